@@ -10,6 +10,8 @@ SECONDS ?= 60
 FUZZ_CC ?= clang
 PYTHON ?= python3
 DATA ?= ../shared/data
+# Beside other work threads that spin while they wait cost several times what they save.
+export OMP_WAIT_POLICY ?= passive
 
 # The strictest flags that each compiler passes with its own system headers. The compile matrix (tests/compile.sh) uses them.
 STRICT_gcc     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
@@ -41,7 +43,7 @@ BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
 
-.PHONY: all run tune test test-programs mutants bench fuzz examples check install clean help
+.PHONY: all run tune test test-programs mutants bench fuzz examples check shared install install-shared uninstall clean help
 all: examples
 
 help:
@@ -53,7 +55,9 @@ help:
 	@echo "make mutants        edits of the sources that tests must notice: SAMPLE=60 of tests/mutants.txt, ALL=1; GPU=1, CUDA=1"
 	@echo "make examples       builds the examples into $(B)/plain"
 	@echo "make check          contents list, anchors, symbols, README"
-	@echo "make install        headers and pkg-config file to PREFIX=$(PREFIX), below DESTDIR"
+	@echo "make shared         $(B)/libbsrsparse.so, all public calls"
+	@echo "make install        headers, pkg-config and CMake files to PREFIX=$(PREFIX), LIBDIR, INCLUDEDIR, DOCDIR, below DESTDIR"
+	@echo "make install-shared the same and libbsrsparse.so; make uninstall takes both away"
 	@echo "make parity         PyTorch's tests against the CPU backend, a share of them: PARITY_ARGS=\"--part 0/100\""
 	@echo "make gpu-test, gpu-bench, gpu-parity, gpu-sanitize, archs, build-times: with nvcc; see tests/gpu.mk, tests/bench.mk"
 	@echo "make clean          removes build/"
@@ -63,7 +67,7 @@ help:
 SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
 run:
 	@$(MAKE) $(SPMM)
-	@OMP_WAIT_POLICY=passive $(SPMM) $(ARGS) # beside other work threads that spin cost eight times the time
+	@$(SPMM) $(ARGS)
 
 # Tunes on this machine; what beats the heuristic is written to build/tune_table.h, for BSRSPARSE_TUNE_TABLE or in place of ours.
 TUNE = $(if $(GPU_CC),build/gpu/examples/tune,$(B)/plain/tune)
@@ -77,11 +81,12 @@ EXAMPLE_HEADERS := $(wildcard examples/*.h)
 TEST_HEADERS := $(wildcard tests/*.h tests/*.inc tests/fuzz/*.h)
 
 $(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm -lpthread
 
 # Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
-# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests.
-SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -c tests/compile/implementation.c
+# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests. Threads share the
+# smallest work there (BSRI_PARALLEL_NS), so that every test runs on several.
+SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
 $(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
@@ -91,8 +96,10 @@ $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
 $(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)
 	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
-$(B)/plain/%.so: tests/%.c $(HEADERS)
-	$(compile) -O1 -shared -fPIC $< -o $@ -lm
+# The library as Python's tests load it.
+PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
+$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
@@ -103,7 +110,7 @@ $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm -lpthread
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 
@@ -113,7 +120,7 @@ examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
 PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
 SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
-test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(B)/plain/numpy_calls.so
+test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(PYTHON_LIBRARY)
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
 test:
@@ -144,13 +151,13 @@ build/fuzz/%: tests/fuzz/%.c build/fuzz/library.o $(TEST_HEADERS)
 
 # What an input breaks is left in build/fuzz/TARGET-crash-...; build/fuzz/TARGET FILE repeats it.
 # What is worth keeping: `build/fuzz/TARGET -merge=1 tests/fuzz/corpus/TARGET build/fuzz/found/TARGET`.
-fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(B)/plain/numpy_calls.so
+fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(PYTHON_LIBRARY)
 	@bad=0; for f in $(FUZZERS); do \
 	    mkdir -p build/fuzz/found/$$f; echo "$$f: $(SECONDS) s"; \
 	    build/fuzz/$$f -max_total_time=$(SECONDS) -verbosity=0 -print_funcs=0 -artifact_prefix=build/fuzz/$$f- \
 	        build/fuzz/found/$$f $$(ls -d tests/fuzz/corpus/$$f 2> /dev/null) || bad=$$((bad + 1)); \
 	done; echo "against NumPy: $(SECONDS) s"; \
-	$(PYTHON) tests/numpy_differ.py $(B)/plain/numpy_calls.so --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
+	$(PYTHON) tests/numpy_differ.py $(PYTHON_LIBRARY) --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
 	echo "$$(($(words $(FUZZERS)) + 1 - bad)) passed, $$bad failed, 0 skipped"; [ $$bad -eq 0 ]
 
 # ---- speed ----
@@ -161,19 +168,63 @@ bench: $(B)/plain/bench_cpu
 	@$(if $(BLAS),true,echo "OpenBLAS is absent: sgemm is not compared (Debian: apt install libopenblas-dev)")
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
-	@OMP_WAIT_POLICY=passive $< build/bench_cpu.csv # our idle threads must not spin while OpenBLAS runs
+	@$< build/bench_cpu.csv
 	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv && \
-	    $(MAKE) $(B)/plain/bench_few.so && OMP_WAIT_POLICY=passive $(PYTHON) tests/bench_few.py $(B)/plain/bench_few.so; fi
+	    $(MAKE) $(B)/plain/bench_few.so && $(PYTHON) tests/bench_few.py $(B)/plain/bench_few.so; fi
+
+# ---- the library as a shared object ----
+
+# All public calls and nothing else. Its name has major and minor version: while the major one is 0 a minor one may change the
+# ABI.
+VERSION = $(shell awk '/define BSR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' bsrsparse.h)
+SONAME = libbsrsparse.so.$(basename $(VERSION))
+shared: $(B)/libbsrsparse.so
+$(B)/libbsrsparse.so: tests/compile/implementation.c $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -fPIC -shared -fvisibility=hidden '-DBSR_API=__attribute__((visibility("default")))' \
+	    -Wl,-soname,$(SONAME) $< -o $@ -lm
+	@ln -sf libbsrsparse.so $(@D)/$(SONAME)
 
 # ---- installing ----
 
-VERSION = $(shell awk '/define BSR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' bsrsparse.h)
+# Headers in a folder of their own, pkg-config and CMake files, licence; install-shared: the shared object besides. uninstall
+# takes away what either has put there, and folders of ours that are empty then.
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DOCDIR ?= $(PREFIX)/share/doc/bsrsparse
+HERE = $(DESTDIR)$(1)
+HEADER_DIR = $(call HERE,$(INCLUDEDIR))/bsrsparse
+CMAKE_DIR = $(call HERE,$(LIBDIR))/cmake/bsrsparse
+PC_DIR = $(call HERE,$(LIBDIR))/pkgconfig
+# A folder as a file names it that may be moved along with PREFIX, or with the folder of the CMake files.
+below = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+to_headers = $(shell realpath -m --relative-to="$(LIBDIR)/cmake/bsrsparse" "$(INCLUDEDIR)/bsrsparse" 2> /dev/null)
+pc = printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(call below,$(INCLUDEDIR))/bsrsparse' 'libdir=$(call below,$(LIBDIR))' '' \
+     'Name: $(1)' 'Version: $(VERSION)' 'Description: block-sparse matrix products, softmax and attention' $(2) \
+     > "$(PC_DIR)/$(1).pc"
 install:
-	mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
-	cp $(HEADERS) "$(DESTDIR)$(PREFIX)/include"
-	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: bsrsparse' 'Version: $(VERSION)' \
-	    'Description: block-sparse matrix products, softmax and attention' 'Cflags: -I$${includedir}' 'Libs: -lm' \
-	    > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/bsrsparse.pc"
+	mkdir -p "$(HEADER_DIR)" "$(PC_DIR)" "$(CMAKE_DIR)" "$(call HERE,$(DOCDIR))"
+	cp bsrsparse.h bsrsparse_kernels.cuh tune_table.h "$(HEADER_DIR)"
+	cp LICENSE "$(call HERE,$(DOCDIR))"
+	$(call pc,bsrsparse,'Cflags: -I$${includedir}' 'Libs: -lm')
+	$(call pc,bsrsparse-openmp,'Requires: bsrsparse' 'Cflags: -fopenmp' 'Libs: -fopenmp')
+	cp examples/cmake/package/bsrsparse-targets.cmake "$(CMAKE_DIR)"
+	sed -e 's|@HEADERS@|$(or $(addprefix $${CMAKE_CURRENT_LIST_DIR}/,$(to_headers)),$(INCLUDEDIR)/bsrsparse)|' \
+	    -e 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config.cmake.in > "$(CMAKE_DIR)/bsrsparse-config.cmake"
+	sed 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config-version.cmake.in \
+	    > "$(CMAKE_DIR)/bsrsparse-config-version.cmake"
+install-shared: install $(B)/libbsrsparse.so
+	cp $(B)/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
+	ln -sf libbsrsparse.so.$(VERSION) "$(call HERE,$(LIBDIR))/$(SONAME)"
+	ln -sf $(SONAME) "$(call HERE,$(LIBDIR))/libbsrsparse.so"
+	$(call pc,bsrsparse-shared,'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lbsrsparse -lm')
+uninstall:
+	cd "$(HEADER_DIR)" 2> /dev/null && rm -f bsrsparse.h bsrsparse_kernels.cuh tune_table.h || true
+	cd "$(CMAKE_DIR)" 2> /dev/null && rm -f bsrsparse-targets.cmake bsrsparse-config.cmake \
+	    bsrsparse-config-version.cmake || true
+	cd "$(PC_DIR)" 2> /dev/null && rm -f bsrsparse.pc bsrsparse-openmp.pc bsrsparse-shared.pc || true
+	cd "$(call HERE,$(LIBDIR))" 2> /dev/null && rm -f libbsrsparse.so $(SONAME) libbsrsparse.so.$(VERSION) || true
+	cd "$(call HERE,$(DOCDIR))" 2> /dev/null && rm -f LICENSE || true
+	rmdir "$(HEADER_DIR)" "$(CMAKE_DIR)" "$(call HERE,$(DOCDIR))" 2> /dev/null || true
 
 clean:
 	rm -rf build

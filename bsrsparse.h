@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -28,52 +28,63 @@
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
+     weights            safetensors files, in memory
      tune               tuned parameters: tables, their text, queries, the tuner
-     base               prelude, names, errors, memory, threads
-     numbers            checked sizes, element types, offsets
-     batches            broadcasting, items, patterns
+     build              what a build has: headers, backends, switches
+     base               contexts, calls, names, errors
+     numbers            checked sizes, element types, rows of elements, random numbers
+     scratch            memory, threads, pieces of scratch, ranges, bits
+     batches            views and matrices by value, broadcasting, items, patterns
+     spans              bytes that operands cover, and whether they meet
      checks             what every operand must fulfil
-     plans              what will run, queries, workspace, scratch
-     vectors            rows of numbers on the chosen instruction set
-     product-engine     lists of block products, one epilogue
-     sampled-engine     dense products at stored blocks
+     structure          what index arrays and attached views must hold
+     plans              what will run, queries, workspace
+     vectors            instruction sets, and what vectors of each can do
+     vector-rows        rows of numbers: sums, exponentials, conversions; loaded, stored, packed
+     vector-tiles       products of small matrices, added to a tile of sums
+     vector-few         products with few columns
+     product-tiles      products added to one output tile, its epilogue
+     product-lists      which products make an output tile, in which order
+     product-scan       A^T without an index: all blocks, in the order of A
+     product-calls      how a product runs; checks, plan, public functions
+     scatter-calls      products listed by the caller, and a builder of such lists
+     sampled-engine     dense products at stored blocks: engine, checks, public function
+     matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
      scores             what rows and attention share: biases and masks of one row
      softmax            over stored elements, and its backward
      attention-engine   one pass over the stored blocks of each query tile
-     cuts               pieces of scratch, rows of elements, ranges, random numbers
+     attention-calls    checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
      views              transposed index, schedule, validate
-     scatter-indices    builder for bsr_scatter_mm
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
      tables             tuned rows: order, changes, text, lookup
-     product-calls      checks, plan, public functions
-     scatter-calls      products listed by the caller
-     sampled-calls      checks and public function
-     matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
      cuda-types         what kernels of products, sampled products, softmax and attention are given
      cuda-tiles         what kernels are made of: sizes, stages, threads, shared memory
      cuda-kernels       the kernel table: every instance, and how one is found
-     cuda-choices       what a launch looks like, who may choose it
-     cuda-facts         what choosers ask of operands and products
+     cuda-choices       what a launch looks like, who may choose it, what choosers ask of operands
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
-     cuda-plan-tiny     products of blocks too small or too odd for tensor cores: lanes, parameters
-     cuda-plan-vector   products with one column: lanes, shares of warps
-     cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
+     cuda-plan-lanes    products of tiny or odd blocks, and with one column: lanes, parameters
+     cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
+     cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
-     cuda-launch        the host side of the CUDA backend
+     cuda-launch        queues, launches, what choosers are asked, the device
+     cuda-products      products and sampled products on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
-     cuda-matrices      the matrix operations on the CUDA backend
+     cuda-views         transposed index, schedule, validate on the CUDA backend
+     cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
-     constructors       views and matrices by value
+     json               a text gone through where it stands
+     safetensors        a file's tensors, and matrices of them
+     safetensors-calls  the writer; public functions
      create             contexts and what they can do
 
    FIRST STEPS
@@ -124,6 +135,11 @@
      CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
      bsr_context_desc.parallel_for, else on the calling thread. Results are the same bits for any number of threads, and
      for any number of calls at once; they may differ between instruction sets, which bsr_context_desc.isa can force.
+     Work of less than some 50 us stays on the calling thread: waking others takes as long. bsr_context_desc.threads says how
+     many threads there are (with parallel_for: how many workers it has), bsr_exec.threads caps them for one call; OpenMP's
+     runtime ends and starts threads where that number changes from call to call. OpenMP's idle threads spin unless
+     OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other threads that have work, that costs
+     several times what it saves. Threads that share a matrix can each take block rows of it (bsr_matrix_rows).
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
@@ -139,8 +155,6 @@
      A^T without its index (CPU) adds block after block to sums: in the workspace that a query names, where the call has it,
      else in out, or piece by piece on the stack, which goes through all blocks for each piece. The bits are the same for any
      number of threads, not with and without a workspace. A logger hears of it once per key (BSR_ITEM_SLOW_TRANSPOSE).
-     OpenMP's idle threads spin unless OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other
-     threads that have work, that costs several times as much as it saves.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
@@ -190,8 +204,12 @@
      (bsr_context_desc.table, bsr_exec.table), then the one that tune_table.h brings; a row serves its key, other densities,
      other n, relatives of its GPU (BSR_TUNE_*), and is passed over where it can't run. bsr_plan.source and match say which it
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
-     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier, or A^T
-     without its index.
+     per operation that no table knows the GPU's architecture.
+     What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
+     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands on the simt tier that tensor cores would
+     take if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in
+     words). BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them
+     are not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
    ACCURACY
@@ -209,7 +227,7 @@
      BSRSPARSE_NO_OPENMP               no OpenMP even where the compiler offers it
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
-     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file parsers, the attention layouts out
+     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
@@ -222,6 +240,10 @@
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
+
+   CHANGES (while the major version is 0, a minor one may change calls and structs)
+     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -376,7 +398,8 @@ typedef enum bsr_op {
     X(BSR_ARG_DC, 27, "dc") X(BSR_ARG_DA, 28, "da") X(BSR_ARG_DB, 29, "db") X(BSR_ARG_SOURCE, 30, "source")      \
     X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
     X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
-    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")
+    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")    \
+    X(BSR_ARG_FILE, 41, "file")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -387,9 +410,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none; <wanted> and the like stand for bsr_error.wanted. Sizes, block sizes and strides are numbered: 0 rows, 1 columns,
-   from 2 on batch dimensions (from 0 where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one
-   to the next), 7 rows, 8 columns. Tests match items, not text. */
+   names none; <wanted> and the like stand for bsr_error.wanted, <bound> for "at least" or "at most" that. Sizes, block sizes
+   and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0 where the sentence says batch dimension);
+   strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -485,7 +508,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
     X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
-    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
+    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range: <bound>")                        \
     X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
     X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
     X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")          \
@@ -512,7 +535,29 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
     X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
     X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
-      "workspace as a query names it helps, too")
+      "workspace as a query names it helps, too") \
+    X(BSR_ITEM_FILE_SHORT, BSR_PARSE_ERROR, "byte <index>: the file ends, before byte <wanted>")                      \
+    X(BSR_ITEM_FILE_HEADER, BSR_PARSE_ERROR, "byte <index>: a header of <value> bytes: 2 to <wanted> are allowed")    \
+    X(BSR_ITEM_FILE_JSON, BSR_PARSE_ERROR, "byte <index>: a header's JSON can't have <value> here (-1: its end)")     \
+    X(BSR_ITEM_FILE_DEEP, BSR_PARSE_ERROR, "byte <index>: objects and lists within each other, <value> deep: 0 to <wanted> are " \
+      "allowed") \
+    X(BSR_ITEM_FILE_KEY, BSR_PARSE_ERROR, "byte <index>: a tensor without dtype, shape or data_offsets")              \
+    X(BSR_ITEM_FILE_NUMBER, BSR_PARSE_ERROR, "byte <index>: <value> is out of range: 0 to <wanted> are allowed")      \
+    X(BSR_ITEM_FILE_DTYPE, BSR_PARSE_ERROR, "byte <index>: unknown dtype")                                            \
+    X(BSR_ITEM_FILE_DTYPE_OTHER, BSR_BAD_DTYPE, "byte <index>: a dtype that this library does not have")              \
+    X(BSR_ITEM_FILE_RANK, BSR_PARSE_ERROR, "byte <index>: <value> sizes, not <wanted>")                               \
+    X(BSR_ITEM_FILE_SHAPE, BSR_PARSE_ERROR, "byte <index>: a size of the shape is <value>, not <wanted>")             \
+    X(BSR_ITEM_FILE_SIZE, BSR_PARSE_ERROR, "byte <index>: <value> bytes of data, not <wanted> as dtype and shape say") \
+    X(BSR_ITEM_FILE_OVERLAP, BSR_PARSE_ERROR, "byte <index>: data from <value> on that are another tensor's as well") \
+    X(BSR_ITEM_FILE_HOLE, BSR_PARSE_ERROR, "byte <index>: data that are no tensor's")                                 \
+    X(BSR_ITEM_FILE_TWICE, BSR_PARSE_ERROR, "byte <index>: a name for the second time")                               \
+    X(BSR_ITEM_FILE_ALIGNMENT, BSR_PARSE_ERROR, "byte <index>: data at byte <value> of the file, no multiple of <wanted>") \
+    X(BSR_ITEM_FILE_MISSING, BSR_BAD_ARGUMENT, "there is no such name in the file; of it, part <value>: 0 crow_indices, " \
+      "1 col_indices, 2 values, 3 shape, 4 block (of __metadata__), 6 the tensor itself") \
+    X(BSR_ITEM_FILE_ORDER, BSR_UNSUPPORTED, "byte <index>: numbers that are little-endian, as this machine's are not")  \
+    X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well") \
+    X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows") \
+    X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -575,7 +620,8 @@ typedef struct bsr_logger { /* called from the thread that makes the call; none:
 } bsr_logger;
 
 /* The caller's own threads: runs body(arg, i) once for every i in [0, tasks), in any order, returns when all
-   are done. Results do not depend on how it does so. */
+   are done. Results do not depend on how it does so. There can be many tasks, of some 10 to 100 us each: workers take the next
+   one that is left. It is not called where work is too short to share. examples/pool.c has one. */
 typedef void (*bsr_parallel_for)(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg);
 
 typedef enum bsr_backend {
@@ -596,7 +642,7 @@ typedef enum bsr_isa { /* of the CPU backend; results are the same for any threa
 typedef struct bsr_context_desc { /* all zero: defaults */
     int32_t backend; /* bsr_backend */
     int32_t device;  /* CUDA ordinal + 1; 0: the current device */
-    int32_t threads; /* CPU: 0: OpenMP's default, or 1 without OpenMP; ignored with parallel_for */
+    int32_t threads; /* CPU: 0: OpenMP's default, or 1 without OpenMP. With parallel_for: its workers; 0: not told */
     int32_t isa;     /* bsr_isa */
     bsr_allocator allocator;
     bsr_logger logger;
@@ -607,7 +653,7 @@ typedef struct bsr_context_desc { /* all zero: defaults */
 } bsr_context_desc;
 
 typedef struct bsr_info {
-    int32_t version, backend, isa, threads;
+    int32_t version, backend, isa, threads; /* threads: 0 with a parallel_for that was not told how many workers it has */
     int32_t device, sm_count, cc_major, cc_minor; /* CUDA; -1 and zeros on the CPU */
     const char *backend_name, *isa_name;
     const char *status_of_backends; /* for each backend and tier: run on hardware, compiled only, absent */
@@ -653,9 +699,11 @@ BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride);
 
 typedef enum bsr_matrix_flag {
     BSR_MATRIX_RAGGED = 1 << 0, /* batch items may store different numbers of blocks; see bsr_matrix */
+    BSR_MATRIX_ROW_VIEW = 1 << 1, /* block rows of a larger matrix, as bsr_matrix_rows() makes it */
     BSR_MATRIX_FLAG_FORCE_32 = 0x7fffffff
 } bsr_matrix_flag;
 #define BSR_MATRIX_RAGGED BSRI_FLAG(BSR_MATRIX_RAGGED)
+#define BSR_MATRIX_ROW_VIEW BSRI_FLAG(BSR_MATRIX_ROW_VIEW)
 
 /* A block-sparse matrix: crow_indices [rows/block_rows + 1], col_indices [nnz], values
    [nnz][block_rows][block_cols], as torch.sparse_bsr_tensor and SciPy's bsr_matrix have them. Any block size
@@ -669,7 +717,7 @@ typedef struct bsr_matrix {
     int32_t dtype;       /* of values: bsr_dtype */
     int32_t index_dtype; /* BSR_I32 or BSR_I64, for both index arrays */
     int64_t rows, cols, block_rows, block_cols;
-    int64_t nnz;         /* stored blocks per batch item; in all with BSR_MATRIX_RAGGED */
+    int64_t nnz;         /* stored blocks per batch item; in all with BSR_MATRIX_RAGGED; of a row view what the arrays hold */
     int64_t value_strides[3]; /* between blocks, rows and columns inside a block; all 0: packed row-major */
     uint32_t flags;      /* BSR_MATRIX_* */
     int32_t batch_dims;
@@ -688,6 +736,16 @@ BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_row
 /* The same matrix with one more batch dimension outside: n items, strides in elements of each array. */
 BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride,
                                       int64_t values_stride);
+/* Block rows first to last - 1 of m, of every batch item: a view. Nothing is moved or read; threads that share a matrix each
+   take a part of it (ith of n: first = ith * block rows / n). Its crow_indices start at m's entry `first`: positions in
+   col_indices and values stay what they are, so crow may start above 0 and end below nnz (BSR_MATRIX_ROW_VIEW), and nnz stays
+   what m has: what the arrays hold, not what the view has. What is attached to m is dropped; a transposed index and a schedule
+   can be built for the view. Rows count from the view's first, also for user functions and dropout; a causal_offset is to be
+   larger by first * block_rows. Every operation on the CPU takes views; as an output, sampled products and softmax write their
+   blocks alone. Matrices that must have one pattern must have it at the same positions. BSR_UNSUPPORTED (BSR_ITEM_ROW_VIEW) are:
+   a view as what a conversion builds, compressed indices of scatter_mm for one, and the CUDA backend, which can't take them yet.
+   No such rows (first < 0, last < first, last past the end): a matrix of -1 rows, which every operation refuses (BAD_SHAPE). */
+BSR_API bsr_matrix bsr_matrix_rows(bsr_matrix m, int64_t first, int64_t last);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>exec: what comes with each call                                                              */
@@ -822,7 +880,7 @@ typedef struct bsr_exec {
     bsr_plan *query;      /* not null: check, write the plan here, and return without running */
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
-    int32_t reserved;
+    int32_t threads;      /* CPU: at most so many threads at once for this call, 1: the calling one; 0: the context's */
     int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
@@ -1229,7 +1287,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
 
 /* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first (a last group
    that is not full stays last). One buffer: a header of eight int64 {magic, nnz, block rows, patterns, group, groups,
-   transposed, tall: groups of the first pattern, but for the last, that are more than 1 longer than three times the
+   transposed, long: groups of the first pattern, but for the last, that are more than 1 longer than three times the
    average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
    group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
@@ -1300,6 +1358,52 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
    null: only *info. Errors as above. The format is that of the Deep Learning Matrix Collection (Gale et al. 2020). */
 BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
                                   int64_t capacity, bsr_error *error);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>weights: safetensors files, in memory                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A matrix in a safetensors file is the tensors NAME.crow_indices, NAME.col_indices and NAME.values (absent: pattern only), with
+   PyTorch's shapes [batch..., block rows + 1], [batch..., nnz], [batch..., nnz, block rows, block columns], and two entries of
+   __metadata__, lists of JSON: NAME.shape "[batch..., rows, cols]" and NAME.block "[block rows, block columns]". A size 1 where
+   shape has a batch size: the items share the array. NAME.ragged "true": BSR_MATRIX_RAGGED. The name "" goes without the dot.
+   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; names are UTF-8. */
+
+/* A file that bsr_parse_safetensors() has checked. It owns nothing: matrices and views point into the file, which must outlive
+   them. Searches go on where the last one ended, so that reading in the file's order takes one pass in all: threads that search
+   take a copy each. */
+typedef struct bsr_safetensors {
+    const void *file;
+    uint64_t bytes;
+    uint64_t data;      /* byte of the file where the tensors' data begin */
+    int64_t tensors;    /* how many there are */
+    uint64_t places[9]; /* of searches */
+} bsr_safetensors;
+
+/* Checks a file in memory (mapped or read, host memory): its whole header, and that its tensors fill the data without gap or
+   overlap. The data are not looked at; bsr_validate() and calls on the CPU look at what index arrays hold. Nothing is read
+   outside the file, nothing is allocated; uses 70 KB of stack. Errors: NULL_POINTER; PARSE_ERROR: error.index is the byte of the
+   file, from 0 (items BSR_ITEM_FILE_*); UNSUPPORTED (BSRSPARSE_NO_IO). The format is Hugging Face's; headers up to its 100 MB. */
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error);
+/* The name of tensor i, as far as it fits, terminated; returns the length that it has, as snprintf does; -1: there is none. */
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size);
+/* A matrix of the file, a dense tensor: they point into it, nothing is copied (on CUDA copy the arrays to the device). Errors:
+   NULL_POINTER; BAD_ARGUMENT (FILE_MISSING: value says what is missing); PARSE_ERROR (shapes that do not fit together, numbers
+   not aligned in the file); BAD_DTYPE (one that the library lacks); BAD_SHAPE and OVERFLOW as for any matrix; MISALIGNED (the
+   file's own address); UNSUPPORTED (on a big-endian machine, numbers of more than a byte). */
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error);
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error);
+
+typedef struct bsr_named {
+    const char *name;
+    bsr_operand value; /* dense or sparse, any strides; host memory. Attached views are not written */
+} bsr_named;
+/* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
+   64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
+   BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
+   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tune: tuned parameters: tables, their text, queries, the tuner                               */
@@ -1473,7 +1577,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_IMPLEMENTED
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>base: prelude, names, errors, memory, threads                                                */
+/* >>build: what a build has: headers, backends, switches                                         */
 /* ---------------------------------------------------------------------------------------------- */
 
 #include <math.h>
@@ -1519,9 +1623,99 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #endif
 
+/* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
+   unreachable and the compiler drops it. */
+#if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
+    defined(BSRSPARSE_ONLY_ATTENTION)
+#ifndef BSRSPARSE_ONLY_PRODUCT
+#define BSRSPARSE_NO_PRODUCT
+#endif
+#ifndef BSRSPARSE_ONLY_SAMPLED
+#define BSRSPARSE_NO_SAMPLED
+#endif
+#ifndef BSRSPARSE_ONLY_ROWS
+#define BSRSPARSE_NO_ROWS
+#endif
+#ifndef BSRSPARSE_ONLY_ATTENTION
+#define BSRSPARSE_NO_ATTENTION
+#endif
+#endif
+#ifdef BSRSPARSE_NO_PRODUCT
+#define BSRI_HAS_PRODUCT 0
+#else
+#define BSRI_HAS_PRODUCT 1
+#endif
+#ifdef BSRSPARSE_NO_SAMPLED
+#define BSRI_HAS_SAMPLED 0
+#else
+#define BSRI_HAS_SAMPLED 1
+#endif
+#ifdef BSRSPARSE_NO_ROWS
+#define BSRI_HAS_ROWS 0
+#else
+#define BSRI_HAS_ROWS 1
+#endif
+#ifdef BSRSPARSE_NO_ATTENTION
+#define BSRI_HAS_ATTENTION 0
+#else
+#define BSRI_HAS_ATTENTION 1
+#endif
+#if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
+    defined(BSRSPARSE_ONLY_I8)
+#ifndef BSRSPARSE_ONLY_F16
+#define BSRSPARSE_NO_F16
+#endif
+#ifndef BSRSPARSE_ONLY_BF16
+#define BSRSPARSE_NO_BF16
+#endif
+#ifndef BSRSPARSE_ONLY_F32
+#define BSRSPARSE_NO_F32
+#endif
+#ifndef BSRSPARSE_ONLY_F64
+#define BSRSPARSE_NO_F64
+#endif
+#ifndef BSRSPARSE_ONLY_I8
+#define BSRSPARSE_NO_I8
+#endif
+#endif
+#ifdef BSRSPARSE_NO_F16
+#define BSRI_HAS_F16 0
+#else
+#define BSRI_HAS_F16 1
+#endif
+#ifdef BSRSPARSE_NO_BF16
+#define BSRI_HAS_BF16 0
+#else
+#define BSRI_HAS_BF16 1
+#endif
+#ifdef BSRSPARSE_NO_F32
+#define BSRI_HAS_F32 0
+#else
+#define BSRI_HAS_F32 1
+#endif
+#ifdef BSRSPARSE_NO_F64
+#define BSRI_HAS_F64 0
+#else
+#define BSRI_HAS_F64 1
+#endif
+#ifdef BSRSPARSE_NO_I8
+#define BSRI_HAS_I8 0
+#else
+#define BSRI_HAS_I8 1
+#endif
+#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32
+#define BSRI_HAS_SUMS_F32 1
+#else
+#define BSRI_HAS_SUMS_F32 0
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>base: contexts, calls, names, errors                                                         */
+/* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_WARNED 64
 struct bsr_context {
@@ -1574,7 +1768,7 @@ typedef struct bsri_call {
     const bsr_exec *exec; /* never null */
     int32_t op;
     uint32_t flags; /* exec->flags */
-    uint64_t turned; /* bit i: the checks see operand i transposed */
+    uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
 #ifdef BSRI_CUDA
@@ -1695,8 +1889,8 @@ static void bsri_put_dtypes(bsri_text *t, int64_t set) {
 /* What stands at s in an item's sentence: a place for index, value or what was wanted. Returns its length, or 0 where there is
    none. */
 static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
-    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",  "<op>",
-                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>"};
+    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",   "<op>",
+                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>", "<bound>"};
     size_t i = 0;
     int64_t number;
     const char *name = "?";
@@ -1707,6 +1901,10 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
         if (i == 2 || i == 6) name = bsr_dtype_name((int)number);
         if (i == 3) name = bsr_operand_name((int)number);
         if (i == 4 || i == 8) name = bsr_op_name((int)number);
+    }
+    if (i == 9) {
+        bsri_put(t, number == -1 ? "others are allowed" : error->value < number ? "at least " : "at most ");
+        if (number == -1) return strlen(places[i]);
     }
     if (i == 7) bsri_put_dtypes(t, number);
     else if (*name != '?') bsri_put(t, name);
@@ -1792,7 +1990,7 @@ static void bsri_host_word(const bsri_call *c, uint64_t word) {
    where value does not say it. */
 static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
     bsr_error e;
-    if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
+    if (c->transposed >> operand & 1) { /* the record speaks of the operand as it was given */
         const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
         if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
         if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
@@ -1834,13 +2032,12 @@ BSRI_UNUSED static int bsri_warns(const bsri_call *c) {
 /* On the CUDA backend operands lie in device memory: their contents are not looked at from the host. */
 static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACKEND_CUDA; }
 #ifdef BSRI_CUDA
+/* What the CUDA backend does of an operation, declared beside its caller; the sections cuda-... define it. */
+#define BSRI_CUDA_PART(function) static bsr_status function;
 #define BSRI_CUDA_RETURN(c, call)         \
     do {                                  \
         if (bsri_on_cuda(c)) return call; \
     } while (0)
-static bsr_status bsri_cuda_device(const bsri_call *c); /* >>cuda */
-static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes); /* >>cuda-indices */
-static bsr_status bsri_cuda_indices(const bsri_call *c);
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
@@ -1848,6 +2045,7 @@ static int bsri_cuda_has(int op) {
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK);
 }
 #else
+#define BSRI_CUDA_PART(function)
 #define BSRI_CUDA_RETURN(c, call) ((void)0)
 static int bsri_cuda_has(int op) { return (void)op, 0; }
 #endif
@@ -1874,7 +2072,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES;
-    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
     c->may_write_workspace = 0, c->reserved = 0;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
@@ -1885,7 +2083,9 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     }
     if (!ctx) return bsri_fail(c, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
     if (c->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 0, (int64_t)c->flags);
-    if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
+    if (c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
+    if (c->exec->threads < 0 || c->exec->threads > 4096)
+        return bsri_fail(c, BSR_ITEM_THREADS, BSR_ARG_EXEC, -1, c->exec->threads);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
@@ -1893,34 +2093,8 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     return BSR_OK;
 }
 
-static void *bsri_alloc(const bsr_context *ctx, size_t bytes) {
-    return ctx->allocator.alloc_fn ? ctx->allocator.alloc_fn(bytes, ctx->allocator.user) : BSRSPARSE_MALLOC(bytes);
-}
-static void bsri_free(const bsr_context *ctx, void *ptr) {
-    if (!ptr) return;
-    if (ctx->allocator.free_fn) ctx->allocator.free_fn(ptr, ctx->allocator.user);
-    else BSRSPARSE_FREE(ptr);
-}
-
-/* Runs body(arg, 0 .. tasks-1), in any order, on the context's threads. */
-static void bsri_parallel(const bsr_context *ctx, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
-    int64_t i;
-    if (ctx->parallel_for && tasks > 1) {
-        ctx->parallel_for(ctx->parallel_user, tasks, body, arg);
-        return;
-    }
-#ifdef BSRI_OPENMP
-    if (ctx->threads > 1 && tasks > 1) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->threads)
-        for (i = 0; i < tasks; i++) body(arg, i);
-        return;
-    }
-#endif
-    for (i = 0; i < tasks; i++) body(arg, i);
-}
-
 /* ---------------------------------------------------------------------------------------------- */
-/* >>numbers: checked sizes, element types, offsets                                               */
+/* >>numbers: checked sizes, element types, rows of elements, random numbers                      */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Non-negative 63-bit arithmetic: 0 when the result does not fit. */
@@ -2034,6 +2208,11 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
 
+/* Operand dtypes that the operations take: the ones left in. */
+#define BSRI_X(dtype, ...) | BSRI_HAS_##dtype * BSRI_BIT(BSR_##dtype)
+static const uint32_t bsri_compiled_dtypes = 0u BSRI_TYPES(BSRI_X);
+#undef BSRI_X
+
 /* What products of a dtype are added up in, if not more precisely. */
 static int bsri_sums_dtype(int dtype) {
     return (0u BSRI_TYPES_I32(BSRI_X_OPERAND)) & BSRI_BIT(dtype) ? BSR_I32 : dtype == BSR_F64 ? BSR_F64 : BSR_F32;
@@ -2090,9 +2269,330 @@ BSRI_UNUSED static void bsri_store_i32(void *base, int dtype, int64_t i, int32_t
     }
 }
 
+static uint32_t bsri_check_sum(uint32_t sum, int64_t x) { /* FNV-1a over eight bytes */
+    const uint64_t u = (uint64_t)x;
+    int i;
+    for (i = 0; i < 64; i += 8) sum = (sum ^ (uint32_t)(u >> i & 255)) * 16777619u;
+    return sum;
+}
+static void bsri_move_element(char *dst, const char *src, size_t size) {
+    switch (size) { /* constant sizes become plain moves */
+        case 1: memcpy(dst, src, 1); break;
+        case 2: memcpy(dst, src, 2); break;
+        case 4: memcpy(dst, src, 4); break;
+        default: memcpy(dst, src, 8); break;
+    }
+}
+/* n elements from one strided row to another, converted where the (float) types differ. */
+static void bsri_copy_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
+    size_t size = bsr_dtype_size(to);
+    int64_t i;
+    if (n <= 0) return;
+    if (to != from)
+        for (i = 0; i < n; i++) bsri_store_f64(dst, to, i * ds, bsri_load_f64(src, from, i * ss));
+    else if (ds == 1 && ss == 1) memcpy(dst, src, (size_t)n * size);
+    else
+        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, to, i * ds), bsri_at(src, to, i * ss), size);
+}
+static void bsri_zero_row(char *dst, int dtype, int64_t stride, int64_t n) {
+    static const char zero[8] = {0};
+    size_t size = bsr_dtype_size(dtype);
+    int64_t i;
+    if (n <= 0) return;
+    if (stride == 1) memset(dst, 0, (size_t)n * size);
+    else
+        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, dtype, i * stride), zero, size);
+}
+static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t n) { /* NaN counts */
+    const void *p = src;
+    int64_t i;
+    if (dtype == BSR_F32) {
+        for (i = 0; i < n; i++)
+            if (((const float *)p)[i * stride] != 0) return 1;
+    } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
+        for (i = 0; i < n; i++)
+            if (((const uint16_t *)p)[i * stride] & 0x7fffu) return 1;
+    } else {
+        for (i = 0; i < n; i++)
+            if (bsri_load_f64(p, dtype, i * stride) != 0) return 1;
+    }
+    return 0;
+}
+
+/* SplitMix64: integers only, so that a seed gives the same draws on every machine. */
+BSRI_HD static uint64_t bsri_mix64(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+BSRI_HD static uint64_t bsri_rng_seed(uint64_t seed, int64_t key) {
+    return bsri_mix64(bsri_mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ ((uint64_t)key * UINT64_C(0xd1342543de82ef95) + 1));
+}
+BSRI_HD static int64_t bsri_rng_below(uint64_t *state, int64_t n) { /* uniform in [0, n), n > 0: rejection, no bias */
+    uint64_t mask = (uint64_t)n - 1, draw;
+    int shift;
+    for (shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
+    do draw = bsri_mix64(*state += UINT64_C(0x9e3779b97f4a7c15)) & mask;
+    while (draw >= (uint64_t)n);
+    return (int64_t)draw;
+}
+
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), the words of BSRI_PHILOX counters whose first
+   words follow each other. */
+#define BSRI_PHILOX 4
+static void bsri_philox(uint64_t key, const uint32_t counter[4], uint32_t word[4 * BSRI_PHILOX]) {
+    uint32_t x[4][BSRI_PHILOX], key0 = (uint32_t)(key & 0xffffffffu), key1 = (uint32_t)(key >> 32);
+    int round, l;
+    for (l = 0; l < BSRI_PHILOX; l++)
+        x[0][l] = counter[0] + (uint32_t)l, x[1][l] = counter[1], x[2][l] = counter[2], x[3][l] = counter[3];
+    for (round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u)
+        for (l = 0; l < BSRI_PHILOX; l++) {
+            const uint64_t a = (uint64_t)x[0][l] * 0xD2511F53u, b = (uint64_t)x[2][l] * 0xCD9E8D57u;
+            x[0][l] = (uint32_t)(b >> 32) ^ x[1][l] ^ key0, x[1][l] = (uint32_t)b;
+            x[2][l] = (uint32_t)(a >> 32) ^ x[3][l] ^ key1, x[3][l] = (uint32_t)a;
+        }
+    for (l = 0; l < 4 * BSRI_PHILOX; l++) word[l] = x[l % 4][l / 4];
+}
+
 /* ---------------------------------------------------------------------------------------------- */
-/* >>batches: broadcasting, items, patterns                                                       */
+/* >>scratch: memory, threads, pieces of scratch, ranges, bits                                    */
 /* ---------------------------------------------------------------------------------------------- */
+
+static void *bsri_alloc(const bsr_context *ctx, size_t bytes) {
+    return ctx->allocator.alloc_fn ? ctx->allocator.alloc_fn(bytes, ctx->allocator.user) : BSRSPARSE_MALLOC(bytes);
+}
+static void bsri_free(const bsr_context *ctx, void *ptr) {
+    if (!ptr) return;
+    if (ctx->allocator.free_fn) ctx->allocator.free_fn(ptr, ctx->allocator.user);
+    else BSRSPARSE_FREE(ptr);
+}
+
+/* What work takes on one thread, in ns, roughly: it only decides whether other threads are woken. steps: visits of stored blocks,
+   elements and the like that cost some cycles each, however little there is to do. */
+static double bsri_work_ns(double bytes, double products, double steps) { return bytes / 8.0 + products / 16.0 + steps; }
+/* Less than this is done by the calling thread: to wake others takes as long. (Tests set it.) */
+#ifndef BSRI_PARALLEL_NS
+#define BSRI_PARALLEL_NS 50000.0
+#endif
+#define BSRI_POOL_GUESS 8 /* workers of a parallel_for that was not told how many it has */
+/* Threads that a call may have at once. */
+static int64_t bsri_threads(const bsri_call *c) {
+    const int32_t all = c->ctx->threads ? c->ctx->threads : BSRI_POOL_GUESS, cap = c->exec->threads;
+    return cap && cap < all ? cap : all;
+}
+/* As many tasks as the call may have threads: each takes one of the tasks that are left, and again. */
+typedef struct bsri_shares {
+    void (*body)(void *arg, int64_t task);
+    void *arg;
+    int64_t tasks, shares, next;
+} bsri_shares;
+static void bsri_share(void *user, int64_t share) {
+    bsri_shares *s = (bsri_shares *)user;
+    int64_t i;
+#if defined(__GNUC__) || defined(__clang__)
+    (void)share;
+    while ((i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->tasks) s->body(s->arg, i);
+#else
+    for (i = share; i < s->tasks; i += s->shares) s->body(s->arg, i);
+#endif
+}
+static void bsri_parallel_pool(const bsri_call *c, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    const bsr_context *ctx = c->ctx;
+    bsri_shares s;
+    if (!c->exec->threads || c->exec->threads >= tasks || (ctx->threads && c->exec->threads >= ctx->threads)) {
+        ctx->parallel_for(ctx->parallel_user, tasks, body, arg);
+        return;
+    }
+    s.body = body, s.arg = arg, s.tasks = tasks, s.shares = c->exec->threads, s.next = 0;
+    ctx->parallel_for(ctx->parallel_user, s.shares, bsri_share, &s);
+}
+/* Runs body(arg, 0 .. tasks-1), which take ns on one thread, in any order: on the call's threads where that pays. */
+static void bsri_parallel(const bsri_call *c, int64_t tasks, double ns, void (*body)(void *arg, int64_t task), void *arg) {
+    const int64_t threads = ns < BSRI_PARALLEL_NS ? 1 : bsri_threads(c);
+    int64_t i;
+    if (threads > 1 && tasks > 1 && c->ctx->parallel_for) {
+        bsri_parallel_pool(c, tasks, body, arg);
+        return;
+    }
+#ifdef BSRI_OPENMP
+    if (threads > 1 && tasks > 1) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads((int)threads)
+        for (i = 0; i < tasks; i++) body(arg, i);
+        return;
+    }
+#endif
+    for (i = 0; i < tasks; i++) body(arg, i);
+}
+
+/* Scratch of a conversion on the CPU: the call's workspace where it is large enough, else the context's allocator. */
+typedef struct bsri_scratch {
+    void *data;
+    int owned;
+} bsri_scratch;
+BSRI_UNUSED static bsr_status bsri_scratch_get(const bsri_call *c, int64_t bytes, bsri_scratch *s) {
+    s->data = c->exec->workspace, s->owned = 0;
+    if (bytes <= 0 || (s->data && (uint64_t)bytes <= c->exec->workspace_bytes && (uintptr_t)s->data % 64 == 0)) return BSR_OK;
+    s->data = (uint64_t)bytes <= SIZE_MAX ? bsri_alloc(c->ctx, (size_t)bytes) : NULL;
+    s->owned = 1;
+    if (!s->data) return bsri_fail(c, BSR_ITEM_NO_MEMORY, BSR_ARG_NONE, -1, bytes);
+    return BSR_OK;
+}
+BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
+    if (s->owned) bsri_free(c->ctx, s->data);
+    s->data = NULL, s->owned = 0;
+}
+
+/* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
+typedef struct bsri_cuts {
+    int64_t bytes;
+    int overflow;
+} bsri_cuts;
+static int64_t bsri_cut(bsri_cuts *s, int64_t count, int64_t size) { /* its offset */
+    int64_t at = s->bytes, bytes;
+    if (!bsri_mul(count, size, &bytes) || !bsri_add(bytes, 63, &bytes) || !bsri_add(s->bytes, bytes / 64 * 64, &s->bytes))
+        s->overflow = 1;
+    return at;
+}
+static bsr_status bsri_cuts_get(const bsri_call *c, const bsri_cuts *s, bsri_scratch *scratch) {
+    if (s->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    return bsri_scratch_get(c, s->bytes, scratch);
+}
+static int64_t *bsri_cut_i64(const bsri_scratch *scratch, int64_t at) { return (int64_t *)(void *)((char *)scratch->data + at); }
+
+/* Runs each(arg, i) for i in [0, total), in parallel by ranges, so that short bodies do not drown in overhead. */
+typedef struct bsri_ranges {
+    void (*each)(void *arg, int64_t i);
+    void *arg;
+    int64_t total, parts;
+} bsri_ranges;
+static void bsri_ranges_part(void *arg, int64_t part) {
+    const bsri_ranges *s = (const bsri_ranges *)arg;
+    int64_t width = s->total / s->parts, more = s->total % s->parts;
+    int64_t i = width * part + bsri_min(part, more), end = i + width + (part < more);
+    for (; i < end; i++) s->each(s->arg, i);
+}
+static void bsri_for_each(const bsri_call *c, int64_t total, double ns, void (*each)(void *arg, int64_t i), void *arg) {
+    bsri_ranges s;
+    s.each = each, s.arg = arg, s.total = total, s.parts = bsri_min(total, 256);
+    bsri_parallel(c, s.parts, ns, bsri_ranges_part, &s);
+}
+
+static int bsri_bit_get(const uint64_t *bits, int64_t i) { return (int)(bits[i / 64] >> (i % 64) & 1u); }
+static void bsri_bit_set(uint64_t *bits, int64_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+/* The context's bits, or null where another call has them. */
+#define BSRI_CONTEXT_BITS (INT64_C(1) << 20)
+static uint64_t *bsri_bits_borrow(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    uint32_t *lent = &((bsr_context *)(uintptr_t)ctx)->bits_lent;
+    if (ctx->bits && !__atomic_exchange_n(lent, 1, __ATOMIC_ACQUIRE)) return ctx->bits;
+#else
+    (void)ctx;
+#endif
+    return NULL;
+}
+static void bsri_bits_return(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_store_n(&((bsr_context *)(uintptr_t)ctx)->bits_lent, 0, __ATOMIC_RELEASE);
+#else
+    (void)ctx;
+#endif
+}
+
+/* Stable, longest first: order[] of the n lines with these lengths (longer than limit: as limit). bucket: limit + 2. */
+static void bsri_sort_longest(int64_t n, const int64_t *length, int64_t limit, int64_t *bucket, int64_t *order) {
+    int64_t i;
+    for (i = 0; i < limit + 2; i++) bucket[i] = 0;
+    for (i = 0; i < n; i++) bucket[limit - bsri_min(length[i], limit) + 1]++;
+    for (i = 0; i < limit + 1; i++) bucket[i + 1] += bucket[i];
+    for (i = 0; i < n; i++) order[bucket[limit - bsri_min(length[i], limit)]++] = i;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>batches: views and matrices by value, broadcasting, items, patterns                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Inputs may be const; one struct serves inputs and outputs, and only what a call names as an output is written through it. */
+static void *bsri_wrapped(const void *data) { return (void *)(uintptr_t)data; }
+
+BSR_API bsr_dense bsr_dense_strided(const void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride,
+                                    int64_t col_stride) {
+    bsr_dense d;
+    memset(&d, 0, sizeof d);
+    d.data = bsri_wrapped(data), d.dtype = dtype, d.rows = rows, d.cols = cols, d.row_stride = row_stride;
+    d.col_stride = col_stride;
+    return d;
+}
+BSR_API bsr_dense bsr_dense_row_major(const void *data, int dtype, int64_t rows, int64_t cols) {
+    return bsr_dense_strided(data, dtype, rows, cols, cols, 1);
+}
+BSR_API bsr_dense bsr_dense_col_major(const void *data, int dtype, int64_t rows, int64_t cols) {
+    return bsr_dense_strided(data, dtype, rows, cols, 1, rows);
+}
+BSR_API bsr_dense bsr_dense_transposed(bsr_dense d) {
+    bsr_dense t = d;
+    t.rows = d.cols, t.cols = d.rows, t.row_stride = d.col_stride, t.col_stride = d.row_stride;
+    return t;
+}
+
+/* Makes room for one more outermost dimension; more than BSR_MAX_BATCH_DIMS is left to the checks to refuse. */
+static void bsri_push_outer(int32_t dims, int64_t *list, int64_t value) {
+    int i;
+    for (i = dims < BSR_MAX_BATCH_DIMS ? dims : BSR_MAX_BATCH_DIMS - 1; i > 0; i--) list[i] = list[i - 1];
+    list[0] = value;
+}
+BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride) {
+    if (d.batch_dims < 0 || d.batch_dims >= BSR_MAX_BATCH_DIMS) {
+        d.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return d;
+    }
+    bsri_push_outer(d.batch_dims, d.batch, n);
+    bsri_push_outer(d.batch_dims, d.batch_stride, stride);
+    d.batch_dims++;
+    return d;
+}
+BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
+                                   const void *crow_indices, const void *col_indices, int index_dtype, const void *values,
+                                   int dtype) {
+    bsr_matrix m;
+    memset(&m, 0, sizeof m);
+    m.rows = rows, m.cols = cols, m.block_rows = block_rows, m.block_cols = block_cols, m.nnz = nnz;
+    m.crow_indices = bsri_wrapped(crow_indices), m.col_indices = bsri_wrapped(col_indices), m.index_dtype = index_dtype;
+    m.values = bsri_wrapped(values), m.dtype = dtype;
+    return m;
+}
+BSR_API bsr_matrix bsr_matrix_rows(bsr_matrix m, int64_t first, int64_t last) {
+    const int64_t rows = m.block_rows > 0 ? m.rows / m.block_rows : -1;
+    m.transposed_index = m.schedule = NULL, m.flags |= BSR_MATRIX_ROW_VIEW;
+    if (first < 0 || last < first || last > rows) {
+        m.rows = -1;
+        return m;
+    }
+    if (m.crow_indices) m.crow_indices = bsri_at(m.crow_indices, m.index_dtype, first);
+    m.rows = (last - first) * m.block_rows;
+    return m;
+}
+BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride, int64_t values_stride) {
+    if (m.batch_dims < 0 || m.batch_dims >= BSR_MAX_BATCH_DIMS) {
+        m.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return m;
+    }
+    bsri_push_outer(m.batch_dims, m.batch, n);
+    bsri_push_outer(m.batch_dims, m.crow_batch_stride, crow_stride);
+    bsri_push_outer(m.batch_dims, m.col_batch_stride, col_stride);
+    bsri_push_outer(m.batch_dims, m.values_batch_stride, values_stride);
+    m.batch_dims++;
+    return m;
+}
+BSR_API bsr_operand bsr_operand_dense(const bsr_dense *d) {
+    bsr_operand o;
+    o.dense = d, o.sparse = NULL;
+    return o;
+}
+BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m) {
+    bsr_operand o;
+    o.dense = NULL, o.sparse = m;
+    return o;
+}
 
 typedef struct bsri_batch {
     int32_t dims;
@@ -2163,6 +2663,29 @@ BSRI_UNUSED static bsri_batch bsri_batch_of(int32_t dims, const int64_t *size) {
     return b;
 }
 
+/* Problem item number r of those that fall on output item o. */
+BSRI_HD static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
+    int64_t item = 0, scale = 1;
+    int d = whole->dims - 1, i = out->dims - 1;
+    BSRI_ROLLED
+    for (; d >= 0; d--, i--) { /* out's size is the same, or 1 */
+        const int64_t size = whole->size[d];
+        const int own = size == (i >= 0 ? out->size[i] : 1);
+        const int64_t from = own ? o : r, outer = bsri_divide(from, size);
+        item += (from - outer * size) * scale, scale *= size;
+        if (own) o = outer;
+        else r = outer;
+    }
+    return item;
+}
+static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out) {
+    int64_t n = whole->count ? 1 : 0; /* else the product of some sizes may not fit */
+    int d = whole->dims - 1, i = out->dims - 1;
+    for (; n && d >= 0; d--, i--)
+        if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
+    return n;
+}
+
 /* The arrays of one batch item of a matrix. */
 typedef struct bsri_item {
     const void *crow, *col;
@@ -2212,6 +2735,12 @@ static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_m
 BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
+/* Stored blocks of one item, where contents may be looked at. */
+BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) {
+    if (!(m->flags & BSR_MATRIX_ROW_VIEW) || !bsri_pattern_count(m)) return m->nnz;
+    return bsri_index(m->crow_indices, m->index_dtype, bsri_block_rows(m)) - bsri_index(m->crow_indices, m->index_dtype, 0);
+}
+
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
     s[0] = m->value_strides[0], s[1] = m->value_strides[1], s[2] = m->value_strides[2];
@@ -2227,19 +2756,30 @@ static void bsri_value_steps(const bsr_matrix *m, int64_t s[3]) {
 }
 
 /* Layouts of the two views: one function each serves size query, builder and users. Offsets in bytes. */
-#define BSRI_VIEW_HEADER 64
+#define BSRI_VIEW_HEADER 64 /* bytes */
 #define BSRI_TRANSPOSED_MAGIC INT64_C(0x0001545253425253) /* "SRBSRT", version 1 */
 #define BSRI_SCHEDULE_MAGIC INT64_C(0x0001535253425253)
-enum { /* words of a schedule's header */
-    BSRI_SCHEDULE_GROUP = 4,  /* lines of a group */
+enum { /* words of the views' headers: of both, */
+    BSRI_VIEW_MAGIC,
+    BSRI_VIEW_NNZ,
+    BSRI_VIEW_WORDS = 8,
+    BSRI_TRANSPOSED_ROWS = 2, /* of a transposed index: blocks, */
+    BSRI_TRANSPOSED_COLS,
+    BSRI_TRANSPOSED_PATTERNS,
+    BSRI_TRANSPOSED_DTYPE,
+    BSRI_TRANSPOSED_WORDS,    /* that are used, */
+    BSRI_SCHEDULE_LINES = 2,  /* and of a schedule */
+    BSRI_SCHEDULE_PATTERNS,
+    BSRI_SCHEDULE_GROUP,      /* lines of a group */
     BSRI_SCHEDULE_GROUPS,     /* of a pattern */
     BSRI_SCHEDULE_TRANSPOSED, /* it is for A^T */
-    BSRI_SCHEDULE_TALL,       /* groups at the front that are far longer than others */
-    BSRI_SCHEDULE_WORD        /* of errors, which count a schedule's words behind those of a transposed index */
+    BSRI_SCHEDULE_LONG,       /* groups at the front that are far longer than others */
+    BSRI_SCHEDULE_WORD = BSRI_VIEW_WORDS /* of errors, which count a schedule's words behind those of a transposed index */
 };
+enum { BSRI_CCOL, BSRI_ROW, BSRI_POSITION, BSRI_ORDER = 0, BSRI_LENGTHS }; /* arrays of a transposed index; of a schedule */
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
-    int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
+    int64_t at[3];             /* where its arrays begin, in bytes: BSRI_CCOL ... */
     int64_t groups, lines;     /* schedule: groups and the rows that it orders */
     int64_t bytes;
 } bsri_view;
@@ -2256,7 +2796,8 @@ static int bsri_transposed_layout(const bsr_matrix *m, bsri_view *v) {
     v->patterns = bsri_pattern_count(m), v->entries = m->nnz, v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, bsri_block_cols(m) + 1, &ccol)) return 0;
     if (!bsri_mul(m->flags & BSR_MATRIX_RAGGED ? 1 : v->patterns, m->nnz, &entries)) return 0;
-    return bsri_view_place(v, 0, ccol, size) && bsri_view_place(v, 1, entries, size) && bsri_view_place(v, 2, entries, size);
+    return bsri_view_place(v, BSRI_CCOL, ccol, size) && bsri_view_place(v, BSRI_ROW, entries, size) &&
+           bsri_view_place(v, BSRI_POSITION, entries, size);
 }
 static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t order, lengths;
@@ -2265,7 +2806,7 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     v->lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     v->groups = bsri_ceil_div(v->lines, group);
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* What every schedule has, of rows or columns: groups of 8 have the fewest lengths, of 1 no padding. */
 static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
@@ -2274,18 +2815,21 @@ static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
     memset(v, 0, sizeof *v);
     v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
-/* Their headers, of eight words. */
+/* Their headers. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_TRANSPOSED_MAGIC, h[1] = m->nnz, h[2] = bsri_block_rows(m), h[3] = bsri_block_cols(m);
-    h[4] = bsri_pattern_count(m), h[5] = m->index_dtype;
+    h[BSRI_VIEW_MAGIC] = BSRI_TRANSPOSED_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_TRANSPOSED_ROWS] = bsri_block_rows(m);
+    h[BSRI_TRANSPOSED_COLS] = bsri_block_cols(m), h[BSRI_TRANSPOSED_PATTERNS] = bsri_pattern_count(m);
+    h[BSRI_TRANSPOSED_DTYPE] = m->index_dtype;
 }
 static void bsri_schedule_header(const bsr_matrix *m, int64_t group, int transposed, int64_t *h) {
+    const int64_t lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_SCHEDULE_MAGIC, h[1] = m->nnz, h[2] = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
-    h[3] = bsri_pattern_count(m), h[4] = group, h[5] = bsri_ceil_div(h[2], group), h[6] = transposed != 0;
+    h[BSRI_VIEW_MAGIC] = BSRI_SCHEDULE_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_SCHEDULE_LINES] = lines;
+    h[BSRI_SCHEDULE_PATTERNS] = bsri_pattern_count(m), h[BSRI_SCHEDULE_GROUP] = group;
+    h[BSRI_SCHEDULE_GROUPS] = bsri_ceil_div(lines, group), h[BSRI_SCHEDULE_TRANSPOSED] = transposed != 0;
 }
 /* The first of n words that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
 static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) {
@@ -2295,20 +2839,25 @@ static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) 
     return -1;
 }
 static int bsri_transposed_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    int64_t want[BSRI_VIEW_WORDS];
     bsri_transposed_header(m, want);
-    return bsri_header_differs(have, want, 6);
+    return bsri_header_differs(have, want, BSRI_TRANSPOSED_WORDS);
+}
+/* The layout of a schedule with this header. */
+static int bsri_schedule_layout_of(const bsr_matrix *m, const int64_t *header, bsri_view *v) {
+    return bsri_schedule_layout(m, (int)header[BSRI_SCHEDULE_GROUP], header[BSRI_SCHEDULE_TRANSPOSED] != 0, v);
 }
 static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    const int64_t group = have[BSRI_SCHEDULE_GROUP];
+    int64_t want[BSRI_VIEW_WORDS];
     int first;
-    bsri_schedule_header(m, 1, have[6] != 0, want);
-    first = bsri_header_differs(have, want, 4);
-    return first < 0 && (have[4] < 1 || have[4] > 8) ? 4 : first;
+    bsri_schedule_header(m, 1, have[BSRI_SCHEDULE_TRANSPOSED] != 0, want);
+    first = bsri_header_differs(have, want, BSRI_SCHEDULE_GROUP);
+    return first < 0 && (group < 1 || group > 8) ? BSRI_SCHEDULE_GROUP : first;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>checks: what every operand must fulfil                                                       */
+/* >>spans: bytes that operands cover, and whether they meet                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
 enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2 };
@@ -2447,7 +2996,7 @@ static void bsri_terms_add(bsri_terms *t, const bsri_span *s) {
 }
 /* Leaves out numbers that are too large for the total; then all counters run the other way. Returns the total that they have to
    make then, or a negative number where they can't. */
-static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
+static int64_t bsri_terms_flip(bsri_terms *t, int64_t total) {
     int64_t sum = t->slack;
     int i;
     for (i = 0; i < t->n; i++) {
@@ -2468,7 +3017,7 @@ static int bsri_spans_meet(const bsri_span *a, const bsri_span *b) {
     bsri_terms_add(&t, a);
     bsri_terms_add(&t, b);
     bsri_terms_merge(&t);
-    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_flip(&t, total);
     if (total < 0) return 0;
     if (t.n > 1) bsri_terms_order(&t);
     found = bsri_terms_solve(&t, 0, total);
@@ -2548,6 +3097,19 @@ static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span
     return set ? bsri_span_keep(c, set, s) : BSR_OK;
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>checks: what every operand must fulfil                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* dtype: of the operands, 0 where unknown. */
+static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
+    if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
+    if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
+    return BSR_OK;
+}
 /* BSR_EXEC_CHECK_POINTERS: what kind of memory is it? Asked of the driver only under that flag, as it costs microseconds. */
 static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int operand) {
 #ifdef BSRI_CUDA
@@ -2646,7 +3208,9 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
     if (m->index_dtype != BSR_I32 && m->index_dtype != BSR_I64)
         return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, operand, -1, m->index_dtype);
-    if (m->flags & ~BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
+    if (m->flags & ~(BSR_MATRIX_RAGGED | BSR_MATRIX_ROW_VIEW))
+        return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
+    if ((m->flags & BSR_MATRIX_ROW_VIEW) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_ROW_VIEW, operand, -1, 0);
     if (m->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, m->rows);
     if (m->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, m->cols);
     BSRI_TRY(bsri_check_block(c, m, operand));
@@ -2674,7 +3238,7 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
     known = !bsri_on_cuda(c) && bsri_schedule_differs(m, have) < 0;
-    fits = known ? bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v) : bsri_schedule_least(m, &v);
+    fits = known ? bsri_schedule_layout_of(m, have, &v) : bsri_schedule_least(m, &v);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
@@ -2711,11 +3275,80 @@ static bsr_status bsri_check_matrix(const bsri_call *c, bsri_spans *set, const b
     return bsri_check_matrix_same(c, set, m, operand, accepted, role, 0);
 }
 
-/* crow of one pattern: starts at `first`, never decreases, ends at nnz at most; strict: rows no longer than block_cols. */
+/* m must have ref's sizes. Compared before any array is read, so that a size that is off is reported, not followed. */
+static bsr_status bsri_check_same_sizes(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
+    if (m->rows != ref->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows, ref->rows);
+    if (m->cols != ref->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols, ref->cols);
+    if (m->block_rows != ref->block_rows)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows, ref->block_rows);
+    if (m->block_cols != ref->block_cols)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols, ref->block_cols);
+    if (m->nnz != ref->nnz) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz, ref->nnz);
+    if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
+    return BSR_OK;
+}
+/* Dimension `bad` of an operand did not join b, which it met with another size, or as one item too many to count. */
+static bsr_status bsri_fail_batch(const bsri_call *c, const bsri_batch *b, int bad, int32_t dims, const int64_t *size,
+                                  int operand) {
+    const int64_t met = b->size[b->dims - dims + bad];
+    return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad], met == size[bad] ? 1 : met);
+}
+/* Joins an operand's batch into b. */
+static bsr_status bsri_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    const int bad = bsri_batch_join(b, dims, size);
+    return bad < 0 ? BSR_OK : bsri_fail_batch(c, b, bad, dims, size, operand);
+}
+/* An output's batch must be exactly b (absent leading dimensions count as 1). */
+static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    int i, n = dims > b->dims ? dims : b->dims;
+    for (i = 1; i <= n; i++) {
+        int64_t have = i <= dims ? size[dims - i] : 1, want = i <= b->dims ? b->size[b->dims - i] : 1;
+        if (have == want) continue;
+        return i > dims ? bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims, b->dims)
+                        : bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, want);
+    }
+    return BSR_OK;
+}
+/* A gradient's output: its items are sums over those of b, each of which is gone through, also where nothing is stored for it. */
+static bsr_status bsri_check_batch_sum(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    const bsri_batch out = bsri_batch_of(dims, size);
+    const int64_t n = bsri_reduce_count(b, &out);
+    return n > INT32_MAX ? bsri_fail(c, BSR_ITEM_BATCH_SUM, operand, -1, n) : BSR_OK;
+}
+/* An operand that must broadcast to b without making it larger. */
+static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    int i;
+    for (i = 1; i <= dims; i++) {
+        int64_t have = size[dims - i];
+        if (i > b->dims) {
+            if (have != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, operand, dims - i, have, 1);
+        } else if (have != 1 && have != b->size[b->dims - i]) {
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, b->size[b->dims - i]);
+        }
+    }
+    return BSR_OK;
+}
+
+/* A dense operand that repeats over rows x cols: its sizes are those or 1. */
+BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id,
+                                                  uint32_t accepted, int64_t rows, int64_t cols, const bsri_batch *batch) {
+    BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
+    if (d->rows != rows && d->rows != 1) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows, rows);
+    if (d->cols != cols && d->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
+    return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>structure: what index arrays and attached views must hold                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* crow of one pattern: starts at `first` (a row view: no earlier), never decreases, ends at nnz at most; strict: rows no longer
+   than block_cols. */
 static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const void *crow, int64_t pattern, int64_t first,
                                   int64_t *last, int operand, int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, now, before = bsri_index(crow, m->index_dtype, 0);
-    if (before != first) return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
+    if (m->flags & BSR_MATRIX_ROW_VIEW ? before < first : before != first)
+        return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
     for (r = 0; r < rows; r++, before = now) {
         now = bsri_index(crow, m->index_dtype, r + 1);
         if (now < before || now > m->nnz) { /* past the end counts as the last entry's fault where it is the last */
@@ -2803,24 +3436,6 @@ static int64_t bsri_repeats_within(bsri_repeats *r, int64_t start, int64_t last,
     return end;
 }
 
-/* The context's bits, or null where another call has them. */
-#define BSRI_CONTEXT_BITS (INT64_C(1) << 20)
-static uint64_t *bsri_bits_borrow(const bsr_context *ctx) {
-#if defined(__GNUC__) || defined(__clang__)
-    uint32_t *lent = &((bsr_context *)(uintptr_t)ctx)->bits_lent;
-    if (ctx->bits && !__atomic_exchange_n(lent, 1, __ATOMIC_ACQUIRE)) return ctx->bits;
-#else
-    (void)ctx;
-#endif
-    return NULL;
-}
-static void bsri_bits_return(const bsr_context *ctx) {
-#if defined(__GNUC__) || defined(__clang__)
-    __atomic_store_n(&((bsr_context *)(uintptr_t)ctx)->bits_lent, 0, __ATOMIC_RELEASE);
-#else
-    (void)ctx;
-#endif
-}
 /* The first i whose number occurred before, or -1: the same whatever bits there are. c null: the stack's alone. */
 static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
     uint64_t own[65536 / 64], *borrowed = NULL;
@@ -2838,31 +3453,44 @@ static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void
     return end < n ? end : -1;
 }
 
+/* Entries of a transposed index from `first` on: rows and positions stay inside the arrays. */
+static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, int64_t first,
+                                                int64_t end, int operand) {
+    const char *view = (const char *)m->transposed_index;
+    const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
+    const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
+    int64_t k;
+    if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
+        bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
+        return BSR_OK;
+    for (k = 0; k < end - first; k++) {
+        int64_t row = bsri_index(rows, m->index_dtype, k), at = bsri_index(positions, m->index_dtype, k);
+        if (row < 0 || row >= bsri_block_rows(m)) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, first + k, row);
+        if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, first + k, at);
+    }
+    return BSR_OK;
+}
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
 static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->transposed_index;
-    int64_t i = bsri_transposed_differs(m, have), k, rows = bsri_block_rows(m), cols = bsri_block_cols(m), entries, before;
+    const int ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    int64_t i = bsri_transposed_differs(m, have), k, cols = bsri_block_cols(m), before, at, first = 0;
     bsri_view v;
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
-        for (before = 0, k = 0; k <= cols; k++) {
-            int64_t at = bsri_index((const char *)m->transposed_index + v.at[0], m->index_dtype, i * (cols + 1) + k);
+        for (before = 0, k = 0; k <= cols; k++, before = at) {
+            at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
             if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
-            before = at;
+            if (!k) first = at;
+        }
+        if (m->flags & BSR_MATRIX_ROW_VIEW) { /* other entries than the view's hold nothing */
+            const int64_t shift = ragged ? 0 : i * m->nnz;
+            BSRI_TRY(bsri_check_transposed_entries(c, m, &v, shift + first, shift + before, operand));
         }
     }
-    entries = m->flags & BSR_MATRIX_RAGGED ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz;
-    if (bsri_indices_within((const char *)m->transposed_index + v.at[1], m->index_dtype, entries, rows) &&
-        bsri_indices_within((const char *)m->transposed_index + v.at[2], m->index_dtype, entries, m->nnz))
-        return BSR_OK;
-    for (k = 0; k < entries; k++) {
-        int64_t row = bsri_index((const char *)m->transposed_index + v.at[1], m->index_dtype, k);
-        int64_t at = bsri_index((const char *)m->transposed_index + v.at[2], m->index_dtype, k);
-        if (row < 0 || row >= rows) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, row);
-        if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
-    }
-    return BSR_OK;
+    if (m->flags & BSR_MATRIX_ROW_VIEW) return BSR_OK;
+    return bsri_check_transposed_entries(c, m, &v, 0, ragged ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz, operand);
 }
 
 static int64_t bsri_schedule_line(const void *arg, int64_t i) { return ((const int32_t *)arg)[i]; } /* -1: padding */
@@ -2872,9 +3500,9 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
     int64_t i = bsri_schedule_differs(m, have), k, n, lines;
     bsri_view v;
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
-    if (!bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
-    for (i = 0, n = v.groups * have[4]; i < v.patterns; i++) {
-        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
+    if (!bsri_schedule_layout_of(m, have, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = 0, n = v.groups * have[BSRI_SCHEDULE_GROUP]; i < v.patterns; i++) {
+        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[BSRI_ORDER]) + i * n;
         for (lines = 0, k = 0; k < n; k++) {
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
@@ -2912,7 +3540,7 @@ static bsr_status bsri_note(const bsri_call *c, int kind, const bsr_matrix *m, c
 static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, int operand, int strict) {
     bsri_batch patterns = bsri_batch_none();
     int64_t i, last = 0;
-    int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0, whole = !(m->flags & BSR_MATRIX_ROW_VIEW);
     bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
     if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_MATRIX, m, NULL, operand, strict);
     for (d = 0; d < m->batch_dims; d++)
@@ -2921,31 +3549,14 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
     for (i = 0; i < patterns.count; i++) {
         bsri_item it = bsri_matrix_item(&patterns, i, &one);
         BSRI_TRY(bsri_check_crow(c, m, it.crow, i, ragged ? last : 0, &last, operand, strict));
-        if (last > m->nnz || (!ragged && last != m->nnz)) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, i, last);
+        if (last > m->nnz || (whole && !ragged && last != m->nnz)) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, i, last);
         BSRI_TRY(bsri_check_cols(c, m, it.crow, it.col, operand, strict));
     }
-    if (ragged && patterns.count && last != m->nnz) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, patterns.count - 1, last);
+    if (whole && ragged && patterns.count && last != m->nnz)
+        return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, patterns.count - 1, last);
     return bsri_check_views(c, m, operand);
 }
 
-/* m must have ref's sizes. Compared before any array is read, so that a size that is off is reported, not followed. */
-static bsr_status bsri_check_same_sizes(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
-    if (m->rows != ref->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows, ref->rows);
-    if (m->cols != ref->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols, ref->cols);
-    if (m->block_rows != ref->block_rows)
-        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows, ref->block_rows);
-    if (m->block_cols != ref->block_cols)
-        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols, ref->block_cols);
-    if (m->nnz != ref->nnz) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz, ref->nnz);
-    if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
-    return BSR_OK;
-}
-/* Dimension `bad` of an operand did not join b, which it met with another size, or as one item too many to count. */
-static bsr_status bsri_fail_batch(const bsri_call *c, const bsri_batch *b, int bad, int32_t dims, const int64_t *size,
-                                  int operand) {
-    const int64_t met = b->size[b->dims - dims + bad];
-    return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad], met == size[bad] ? 1 : met);
-}
 /* m must have ref's sizes, and its pattern entry by entry. Arrays that both share are not compared. Reads
    the arrays by position only, so the contents need not have been checked. */
 BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
@@ -2966,64 +3577,23 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     for (i = 0; i < batch.count; i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
+        int64_t from = 0, end = ref->nnz;
         for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
             if (bsri_index(a.crow, ref->index_dtype, k) != bsri_index(b.crow, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.crow, m->index_dtype, k));
-        for (k = 0; k < ref->nnz && !(shared && a.col == b.col); k++)
+        if (ref->flags & BSR_MATRIX_ROW_VIEW) {
+            from = bsri_max(0, bsri_index(a.crow, ref->index_dtype, 0));
+            end = bsri_min(ref->nnz, bsri_index(a.crow, ref->index_dtype, rows - 1));
+        }
+        for (k = from; k < end && !(shared && a.col == b.col); k++)
             if (bsri_index(a.col, ref->index_dtype, k) != bsri_index(b.col, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.col, m->index_dtype, k));
     }
     return BSR_OK;
 }
 
-/* Joins an operand's batch into b. */
-static bsr_status bsri_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
-    const int bad = bsri_batch_join(b, dims, size);
-    return bad < 0 ? BSR_OK : bsri_fail_batch(c, b, bad, dims, size, operand);
-}
-/* An output's batch must be exactly b (absent leading dimensions count as 1). */
-static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
-    int i, n = dims > b->dims ? dims : b->dims;
-    for (i = 1; i <= n; i++) {
-        int64_t have = i <= dims ? size[dims - i] : 1, want = i <= b->dims ? b->size[b->dims - i] : 1;
-        if (have == want) continue;
-        return i > dims ? bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims, b->dims)
-                        : bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, want);
-    }
-    return BSR_OK;
-}
-static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out);
-/* A gradient's output: its items are sums over those of b, each of which is gone through, also where nothing is stored for it. */
-static bsr_status bsri_check_batch_sum(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
-    const bsri_batch out = bsri_batch_of(dims, size);
-    const int64_t n = bsri_reduce_count(b, &out);
-    return n > INT32_MAX ? bsri_fail(c, BSR_ITEM_BATCH_SUM, operand, -1, n) : BSR_OK;
-}
-/* An operand that must broadcast to b without making it larger. */
-static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
-    int i;
-    for (i = 1; i <= dims; i++) {
-        int64_t have = size[dims - i];
-        if (i > b->dims) {
-            if (have != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, operand, dims - i, have, 1);
-        } else if (have != 1 && have != b->size[b->dims - i]) {
-            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, b->size[b->dims - i]);
-        }
-    }
-    return BSR_OK;
-}
-
-/* A dense operand that repeats over rows x cols: its sizes are those or 1. */
-BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id,
-                                                  uint32_t accepted, int64_t rows, int64_t cols, const bsri_batch *batch) {
-    BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
-    if (d->rows != rows && d->rows != 1) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows, rows);
-    if (d->cols != cols && d->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
-    return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
-}
-
 /* ---------------------------------------------------------------------------------------------- */
-/* >>plans: what will run, queries, workspace, scratch                                            */
+/* >>plans: what will run, queries, workspace                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* CPU: may a plan ask for this instruction set? Whoever has one has the narrower ones. */
@@ -3061,6 +3631,7 @@ BSRI_UNUSED static int bsri_indices_asked(const bsri_call *c) {
     return (void)c, 0;
 #endif
 }
+BSRI_CUDA_PART(bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes))
 /* The workspace that they want; what comes after them may have all of it. */
 static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
 #ifdef BSRI_CUDA
@@ -3073,6 +3644,8 @@ static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
 #endif
     return BSR_OK;
 }
+BSRI_CUDA_PART(bsri_cuda_device(const bsri_call *c))
+BSRI_CUDA_PART(bsri_cuda_indices(const bsri_call *c))
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -3170,9 +3743,11 @@ static const bsri_name bsri_why_names[] = {
 #undef BSRI_X
 };
 static const char *bsri_why_text(int why) { return bsri_lookup(bsri_why_names, BSRI_COUNT(bsri_why_names), why, 1, "?"); }
+/* What bsr_plan.kernel says on CUDA; 0: open, or several. */
+enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA, BSRI_TIER_WGMMA, BSRI_TIERS };
 static const char *bsri_tier_name(int tier) {
-    static const char *const names[] = {"several kernels", "simt", "mma", "wgmma"};
-    return names[tier >= 1 && tier <= 3 ? tier : 0];
+    static const char *const names[BSRI_TIERS] = {"several kernels", "simt", "mma", "wgmma"};
+    return names[tier >= BSRI_TIER_SIMT && tier < BSRI_TIERS ? tier : 0];
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
@@ -3211,152 +3786,13 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     return (int)t.length;
 }
 
-/* Scratch of a conversion on the CPU: the call's workspace where it is large enough, else the context's allocator. */
-typedef struct bsri_scratch {
-    void *data;
-    int owned;
-} bsri_scratch;
-BSRI_UNUSED static bsr_status bsri_scratch_get(const bsri_call *c, int64_t bytes, bsri_scratch *s) {
-    s->data = c->exec->workspace, s->owned = 0;
-    if (bytes <= 0 || (s->data && (uint64_t)bytes <= c->exec->workspace_bytes && (uintptr_t)s->data % 64 == 0)) return BSR_OK;
-    s->data = (uint64_t)bytes <= SIZE_MAX ? bsri_alloc(c->ctx, (size_t)bytes) : NULL;
-    s->owned = 1;
-    if (!s->data) return bsri_fail(c, BSR_ITEM_NO_MEMORY, BSR_ARG_NONE, -1, bytes);
-    return BSR_OK;
-}
-BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
-    if (s->owned) bsri_free(c->ctx, s->data);
-    s->data = NULL, s->owned = 0;
-}
-
-/* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
-   unreachable and the compiler drops it. */
-#if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
-    defined(BSRSPARSE_ONLY_ATTENTION)
-#ifndef BSRSPARSE_ONLY_PRODUCT
-#define BSRSPARSE_NO_PRODUCT
-#endif
-#ifndef BSRSPARSE_ONLY_SAMPLED
-#define BSRSPARSE_NO_SAMPLED
-#endif
-#ifndef BSRSPARSE_ONLY_ROWS
-#define BSRSPARSE_NO_ROWS
-#endif
-#ifndef BSRSPARSE_ONLY_ATTENTION
-#define BSRSPARSE_NO_ATTENTION
-#endif
-#endif
-#ifdef BSRSPARSE_NO_PRODUCT
-#define BSRI_HAS_PRODUCT 0
-#else
-#define BSRI_HAS_PRODUCT 1
-#endif
-#ifdef BSRSPARSE_NO_SAMPLED
-#define BSRI_HAS_SAMPLED 0
-#else
-#define BSRI_HAS_SAMPLED 1
-#endif
-#ifdef BSRSPARSE_NO_ROWS
-#define BSRI_HAS_ROWS 0
-#else
-#define BSRI_HAS_ROWS 1
-#endif
-#ifdef BSRSPARSE_NO_ATTENTION
-#define BSRI_HAS_ATTENTION 0
-#else
-#define BSRI_HAS_ATTENTION 1
-#endif
-#if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
-    defined(BSRSPARSE_ONLY_I8)
-#ifndef BSRSPARSE_ONLY_F16
-#define BSRSPARSE_NO_F16
-#endif
-#ifndef BSRSPARSE_ONLY_BF16
-#define BSRSPARSE_NO_BF16
-#endif
-#ifndef BSRSPARSE_ONLY_F32
-#define BSRSPARSE_NO_F32
-#endif
-#ifndef BSRSPARSE_ONLY_F64
-#define BSRSPARSE_NO_F64
-#endif
-#ifndef BSRSPARSE_ONLY_I8
-#define BSRSPARSE_NO_I8
-#endif
-#endif
-#ifdef BSRSPARSE_NO_F16
-#define BSRI_HAS_F16 0
-#else
-#define BSRI_HAS_F16 1
-#endif
-#ifdef BSRSPARSE_NO_BF16
-#define BSRI_HAS_BF16 0
-#else
-#define BSRI_HAS_BF16 1
-#endif
-#ifdef BSRSPARSE_NO_F32
-#define BSRI_HAS_F32 0
-#else
-#define BSRI_HAS_F32 1
-#endif
-#ifdef BSRSPARSE_NO_F64
-#define BSRI_HAS_F64 0
-#else
-#define BSRI_HAS_F64 1
-#endif
-#ifdef BSRSPARSE_NO_I8
-#define BSRI_HAS_I8 0
-#else
-#define BSRI_HAS_I8 1
-#endif
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32
-#define BSRI_HAS_SUMS_F32 1
-#else
-#define BSRI_HAS_SUMS_F32 0
-#endif
-/* Operand dtypes that the operations take: the ones left in. */
-#define BSRI_X(dtype, ...) | BSRI_HAS_##dtype * BSRI_BIT(BSR_##dtype)
-static const uint32_t bsri_compiled_dtypes = 0u BSRI_TYPES(BSRI_X);
-#undef BSRI_X
-/* dtype: of the operands, 0 where unknown. */
-static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
-    if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
-    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
-        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
-    if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
-        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
-    return BSR_OK;
-}
-
 /* ---------------------------------------------------------------------------------------------- */
-/* >>vectors: rows of numbers on the chosen instruction set                                       */
+/* >>vectors: instruction sets, and what vectors of each can do                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* `compute` is the type that sums are formed in: BSR_F32, BSR_F64 or BSR_I32. */
-static int bsri_isa_detect(void); /* the widest instruction set that build and machine have; at least BSR_ISA_PORTABLE */
-
-/* n elements of dtype, `stride` elements apart, to a contiguous row of `compute`, and back (rounded to nearest even;
-   i32 wraps when stored as i8 or i32). BSR_BOOL loads as 0 or 1. Floats may go to and from any float compute type. */
-static void bsri_row_load(int isa, int compute, void *dst, const void *src, int dtype, int64_t stride, int64_t n);
-static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t stride, const void *src, int64_t n);
-
-/* Rows of f32 or f64 (compute); the order of sums depends on n alone, for one isa. */
-static double bsri_row_max(int isa, int compute, const void *x, int64_t n);             /* -inf for n = 0; NaN if any is */
-static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double sub);   /* x = exp(x - sub); returns the sum */
-static double bsri_row_dot(int isa, int compute, const void *x, const void *y, int64_t n);
-static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor);    /* x *= factor */
-
-/* Copies a rows x cols piece with any strides and dtype to row-major `compute`, leading dimension ld, ld >= cols rounded up to
-   BSRI_LANES_MAX; the columns between cols and that are set to zero. Transposing (row_stride 1) is a fast path. */
-#define BSRI_LANES_MAX 16
-static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
-                           int64_t row_stride, int64_t col_stride);
-
-/* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
-   `compute`. c is row-major, ldc >= n rounded up to BSRI_LANES_MAX: columns past n, up to that, are written too (best with
-   64-byte aligned rows). b is read in its n columns only. */
-static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
-                         const void *b, int64_t ldb, void *c, int64_t ldc, int add);
+/* Here and in the next sections `compute` is the type that sums are formed in: BSR_F32, BSR_F64 or BSR_I32; isa is what a plan
+   says. */
+#define BSRI_LANES_MAX 16 /* of the widest vector */
 
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(BSRSPARSE_NO_SIMD) && !defined(_WIN32)
 #define BSRI_X86 1
@@ -3572,6 +4008,7 @@ static int bsri_isa_available(int isa) {
 #else
 static int bsri_isa_available(int isa) { return isa == BSR_ISA_PORTABLE; }
 #endif
+/* The widest instruction set that build and machine have; at least BSR_ISA_PORTABLE. */
 static int bsri_isa_detect(void) {
     int isa = BSR_ISA_AVX512;
     while (!bsri_isa_available(isa)) isa--;
@@ -3623,6 +4060,10 @@ static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t 
     return !(any >> 31);
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>vector-rows: rows of numbers: sums, exponentials, conversions; loaded, stored, packed        */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* --- one row: x = s x, x += s y, x = x y --- */
 enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
 #define BSRI_DEFINE_ROW_OP(S, ISA, NV)                                                                           \
@@ -3660,7 +4101,7 @@ static void bsri_row_op(int isa, int compute, int op, void *x, const void *y, do
     else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_row_op_v, (op, x, y, factor, n));
     else BSRI_PICK(isa, i, bsri_row_op_v, (op, x, y, factor, n));
 }
-static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor) {
+static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor) { /* x *= factor */
     bsri_row_op(isa, compute, BSRI_SCALE, x, NULL, factor, n);
 }
 
@@ -3691,6 +4132,7 @@ BSRI_DEFINE_DOT(v2d, v2)
 BSRI_DEFINE_DOT(v5f, v5)
 BSRI_DEFINE_DOT(v5d, v5)
 #endif
+/* Sums of rows: their order depends on n alone, for one isa. */
 static double bsri_row_dot(int isa, int compute, const void *x, const void *y, int64_t n) {
     double sum;
     if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_dot_v, (x, y, n, &sum));
@@ -3788,7 +4230,7 @@ static void bsri_max_v0f(const float *x, int64_t n, double *out) {
     for (i = 0; i < n && top == top; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
     *out = (double)top;
 }
-static double bsri_row_max(int isa, int compute, const void *x, int64_t n) {
+static double bsri_row_max(int isa, int compute, const void *x, int64_t n) { /* -inf for n = 0; NaN if any is */
     const double *d = (const double *)x;
     double top = -INFINITY;
     int64_t i;
@@ -3796,6 +4238,7 @@ static double bsri_row_max(int isa, int compute, const void *x, int64_t n) {
     else for (i = 0; i < n && top == top; i++) top = d[i] > top || d[i] != d[i] ? d[i] : top;
     return top;
 }
+/* x = exp(x - sub); returns the sum. */
 static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double sub) {
     double *d = (double *)x, sum = 0;
     int64_t i;
@@ -4029,9 +4472,13 @@ static void bsri_tile_load(int isa, int compute, void *dst, int64_t ld, const vo
     for (r = 0; r < rows; r++)
         bsri_row_load_any(compute, bsri_at(dst, compute, r * ld), bsri_at(src, dtype, r * row_stride), dtype, col_stride, cols);
 }
+/* n elements of dtype, `stride` elements apart, to a contiguous row of `compute`, and back (rounded to nearest even;
+   i32 wraps when stored as i8 or i32). BSR_BOOL loads as 0 or 1. Floats may go to and from any float compute type. */
 static void bsri_row_load(int isa, int compute, void *dst, const void *src, int dtype, int64_t stride, int64_t n) {
     bsri_tile_load(isa, compute, dst, n, src, dtype, 1, n, 0, stride);
 }
+/* Copies a rows x cols piece with any strides and dtype to row-major `compute`, leading dimension ld, ld >= cols rounded up to
+   BSRI_LANES_MAX; the columns between cols and that are set to zero. Transposing (row_stride 1) is a fast path. */
 static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
                            int64_t row_stride, int64_t col_stride) {
     const int64_t padded = (cols + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX;
@@ -4054,6 +4501,10 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
         for (i = 0; i < n; i++) bsri_store_i32(dst, dtype, i * stride, ((const int32_t *)src)[i]);
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>vector-tiles: products of small matrices, added to a tile of sums                            */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* --- the micro-kernel: MR x NV vectors of sums stay in registers while a list of (a, b) pairs is walked --- */
 typedef struct bsri_pair {
@@ -4201,6 +4652,9 @@ static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int
     else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
     else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
 }
+/* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
+   `compute`. c is row-major, ldc >= n rounded up to BSRI_LANES_MAX: columns past n, up to that, are written too (best with
+   64-byte aligned rows). b is read in its n columns only. */
 static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
                          const void *b, int64_t ldb, void *c, int64_t ldc, int add) {
     bsri_walk w;
@@ -4209,6 +4663,10 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
     w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>vector-few: products with few columns                                                        */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
 typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
@@ -4663,7 +5121,7 @@ static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const vo
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-engine: lists of block products, one epilogue                                        */
+/* >>product-tiles: products added to one output tile, its epilogue                               */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* out = act(beta*input + left (alpha * sum of listed products) right + bias), checked by the caller.
@@ -4684,7 +5142,6 @@ typedef struct bsri_product {
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
 } bsri_product;
-static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
 
 #if defined(__GNUC__)
 #define BSRI_ALIGN64 __attribute__((aligned(64)))
@@ -5036,6 +5493,10 @@ static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsr
     }
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-lists: which products make an output tile, in which order                            */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* --- the list of products of one output tile --- */
 enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, BSRI_LIST_STRIDED, BSRI_LIST_COMPRESSED };
 typedef struct bsri_engine {
@@ -5062,28 +5523,6 @@ typedef struct bsri_cursor {
     int64_t at, end, extra;
 } bsri_cursor;
 
-/* Problem item number r of those that fall on output item o. */
-BSRI_HD static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
-    int64_t item = 0, scale = 1;
-    int d = whole->dims - 1, i = out->dims - 1;
-    BSRI_ROLLED
-    for (; d >= 0; d--, i--) { /* out's size is the same, or 1 */
-        const int64_t size = whole->size[d];
-        const int own = size == (i >= 0 ? out->size[i] : 1);
-        const int64_t from = own ? o : r, outer = bsri_divide(from, size);
-        item += (from - outer * size) * scale, scale *= size;
-        if (own) o = outer;
-        else r = outer;
-    }
-    return item;
-}
-static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out) {
-    int64_t n = whole->count ? 1 : 0; /* else the product of some sizes may not fit */
-    int d = whole->dims - 1, i = out->dims - 1;
-    for (; n && d >= 0; d--, i--)
-        if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
-    return n;
-}
 /* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
    is a longer list of steps. */
 typedef struct bsri_sum_step {
@@ -5106,10 +5545,10 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_
         c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
     } else if (e->kind == BSRI_LIST_TRANSPOSED) {
         const char *view = (const char *)m->transposed_index;
-        const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
+        const void *ccol = bsri_at(view + e->index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift);
-        c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[BSRI_ROW], dt, shift);
+        c->position = bsri_at(view + e->index.at[BSRI_POSITION], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -5233,7 +5672,7 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     const bsri_product *job = e->job;
     const int32_t *order;
     if (!e->schedule.bytes) return n;
-    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[0]);
+    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[BSRI_ORDER]);
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
@@ -5315,6 +5754,11 @@ static int bsri_few_mode(const bsri_engine *e) {
     if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
     return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-scan: A^T without an index: all blocks, in the order of A                            */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* --- A^T without an index: block rows one after another, each block added to sums of all of A^T --- */
 /* The sums lie in the workspace, `parts` times (each gets a share of the block rows), or in out where it can hold them, else
    little by little on the stack: all block rows are gone through for each piece then. An element's products are added in the
@@ -5392,7 +5836,17 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
             }
     }
 }
-static void bsri_product_work(const bsri_engine *e, bsri_work *w);
+/* What a product takes on one thread: blocks are read once for each panel of columns, the result is written. */
+static double bsri_product_ns(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const double size = (double)bsr_dtype_size(job->b->dtype), across = (double)e->width;
+    const double listed = job->a ? (double)bsri_stored_blocks(job->a) : (double)job->scatter->q_count;
+    const double area = (double)e->br * (double)e->bc;
+    const double blocks = listed * (double)e->items * (double)e->reduce;
+    const double out = (double)e->tiles * (double)e->br * across * (double)e->items;
+    return bsri_work_ns(blocks * area * size + out * (double)bsr_dtype_size(job->out->dtype), blocks * area * across * size / 4.0,
+                        blocks * (double)e->panels + out / 8.0);
+}
 /* Where the share of block rows of part k begins: by entries. */
 static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) {
     const bsr_matrix *a = s->e->job->a;
@@ -5507,11 +5961,12 @@ static int bsri_scan_in_out(const bsri_engine *e) {
     return job->out->dtype == job->compute && (job->beta == 0.0 || job->input->data != job->out->data);
 }
 /* Blocks too large for a piece on the stack stay with the walk by tiles. */
-static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
+static int bsri_scan_run(const bsri_call *c, bsri_engine *e) {
     const bsri_product *job = e->job;
     const int64_t size = (int64_t)bsr_dtype_size(job->compute), stack = BSRI_SCAN_STACK * 8 / size;
     const uint64_t bytes = bsri_scan_bytes(job->a, job->compute, e->width);
-    const int64_t worth = job->a->nnz * e->reduce >= 4096 ? ctx->threads : 1;
+    const double all = bsri_product_ns(e);
+    const int64_t worth = all >= BSRI_PARALLEL_NS ? bsri_threads(c) : 1;
     bsri_scan s;
     memset(&s, 0, sizeof s);
     s.e = e, s.parts = 1, s.pieces = 1, s.piece = e->tiles, s.cols = bsri_min(e->width, e->panel);
@@ -5528,20 +5983,28 @@ static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
         s.rs = s.cols == 1 ? 1 : s.cols, s.cs = 1;
         s.piece = stack / (s.cols * e->br), s.pieces = s.piece ? bsri_ceil_div(e->tiles, s.piece) : 0;
         if (!s.piece) return 0;
-        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(ctx, s.pieces, bsri_scan_stack_task, &s);
+        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(c, s.pieces, all, bsri_scan_stack_task, &s);
         return 1;
     }
     for (s.item = 0; s.item < e->items; s.item++) {
         if (!job->workspace || s.sums != job->workspace)
             s.sums = bsri_at(job->out->data, job->out->dtype, bsri_dense_offset(&e->out_batch, s.item, job->out));
-        bsri_parallel(ctx, s.pieces * s.parts, bsri_scan_task, &s);
-        bsri_parallel(ctx, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32), bsri_scan_finish_task, &s);
+        bsri_parallel(c, s.pieces * s.parts, all / (double)e->items, bsri_scan_task, &s);
+        bsri_parallel(c, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32),
+                      bsri_work_ns((double)e->tiles * (double)e->br * (double)e->width * (double)s.parts * 8.0, 0.0, 0.0),
+                      bsri_scan_finish_task, &s);
     }
     return 1;
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-calls: how a product runs; checks, plan, public functions                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* --- what the engine works on: a block matrix or a list of the caller's --- */
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
+    const int64_t *header = (const int64_t *)a->schedule;
     const int t = e->job->trans != 0;
     int64_t s[3];
     bsri_value_strides(a, s);
@@ -5550,9 +6013,9 @@ static void bsri_engine_matrix(bsri_engine *e) {
     e->tiles = t ? bsri_block_cols(a) : bsri_block_rows(a), e->width = e->job->out->cols;
     e->kind = !t ? BSRI_LIST_ROWS : a->transposed_index ? BSRI_LIST_TRANSPOSED : BSRI_LIST_SCAN;
     if (e->kind == BSRI_LIST_TRANSPOSED) bsri_transposed_layout(a, &e->index);
-    if (a->schedule && ((const int64_t *)a->schedule)[6] == t) {
-        e->group = ((const int64_t *)a->schedule)[4];
-        bsri_schedule_layout(a, (int)e->group, t, &e->schedule);
+    if (header && header[BSRI_SCHEDULE_TRANSPOSED] == t) {
+        e->group = header[BSRI_SCHEDULE_GROUP];
+        bsri_schedule_layout_of(a, header, &e->schedule);
     }
 }
 static void bsri_engine_scatter(bsri_engine *e) {
@@ -5577,11 +6040,11 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
-static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
+static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
-    int64_t work;
+    int64_t work, listed;
     memset(&e, 0, sizeof e);
-    e.job = job, e.isa = job->isa ? job->isa : ctx->isa;
+    e.job = job, e.isa = job->isa ? job->isa : c->ctx->isa;
     e.type = bsri_finish_type(job->compute, job->out->dtype);
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     e.items = e.out_batch.count;
@@ -5602,23 +6065,669 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = bsri_few_mode(&e);
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(ctx, &e)) return;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
-    work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
+    listed = job->a ? bsri_stored_blocks(job->a) : job->scatter->q_count;
+    work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
     if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
-        const int64_t listed = bsri_min(1 << 19, job->a->nnz / e.tiles + 1);
-        const int64_t each = listed * bsri_min(e.bc, 1 << 12) * e.sub_rows * (int64_t)bsr_dtype_size(job->a->dtype);
+        const int64_t row = bsri_min(1 << 19, listed / e.tiles + 1) * e.sub_rows;
+        const int64_t each = row * bsri_min(e.bc, 1 << 12) * (int64_t)bsr_dtype_size(job->a->dtype);
         e.chunk = bsri_max(1, (1 << 19) / each * 4 / (4 + e.width));
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
+    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
+}
+
+/* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
+   products plans them all first, settles one plan for all, then runs them. */
+enum { BSRI_PLAN_AND_RUN, BSRI_PLAN_ONLY, BSRI_RUN_ONLY };
+/* Between choosing and running. *stop: nothing is to run. */
+static bsr_status bsri_settle(const bsri_call *c, bsr_plan *plan, int step, int *stop) {
+    *stop = step == BSRI_PLAN_ONLY;
+    return step == BSRI_PLAN_AND_RUN ? bsri_plan_settle(c, plan, stop) : BSR_OK;
+}
+
+static bsr_status bsri_settle_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, int *stop) {
+    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, key, plan);
+    return bsri_settle(c, plan, step, stop);
+}
+
+/* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
+typedef struct bsri_product_call {
+    double alpha, beta;
+    const bsr_matrix *a;
+    const bsr_dense *b, *input, *out;
+    const bsr_epilogue *epilogue;
+    int32_t trans, id_a, id_b, id_out;
+    int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
+} bsri_product_call;
+
+/* Which results may operands of this dtype give? */
+static uint32_t bsri_result_dtypes(int dtype) {
+    switch (dtype) {
+#define BSRI_X(dtype, type, is_float, results, ...) \
+    case BSR_##dtype: return results;
+        BSRI_TYPES(BSRI_X)
+#undef BSRI_X
+        default: return 0;
+    }
+}
+static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
+
+static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
+    if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
+    if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
+    return BSR_OK;
+}
+
+/* Alpha and beta of an integer result: whole numbers of 32 bits. (NaN is refused as well.) */
+static bsr_status bsri_check_whole(const bsri_call *c, int out_dtype, double alpha, double beta) {
+    if (!(BSRI_INTS & BSRI_BIT(out_dtype))) return BSR_OK;
+    if (!(alpha == floor(alpha) && fabs(alpha) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 0, 0);
+    if (!(beta == floor(beta) && fabs(beta) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 1, 0);
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *e, int compute, int out_dtype) {
+    int act = e->activation;
+    if (e->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, e->reserved);
+    if (act == BSR_ACT_NONE) return BSR_OK;
+    if (act < 0 || (act > BSR_ACT_SILU && act < BSR_USER_FUNCTION_BASE))
+        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, act);
+    if (act >= BSRI_USER_EPILOGUE_END) return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_NONE, -1, act);
+    if ((BSRI_INTS & BSRI_BIT(out_dtype)) || (compute == BSR_F64 && act >= BSR_USER_FUNCTION_BASE))
+        return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_NONE, -1, act);
+    return BSR_OK;
+}
+
+/* left_alpha, right_alpha, bias, activation. */
+static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
+                                      int compute, const bsri_batch *batch) {
+    uint32_t accepted = BSRI_INTS & BSRI_BIT(out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    if (!e) return BSR_OK;
+    BSRI_TRY(bsri_check_activation(c, e, compute, out->dtype));
+    if (e->left_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->left_alpha, BSR_ARG_LEFT_ALPHA, accepted, out->rows, 1, batch));
+    if (e->right_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->right_alpha, BSR_ARG_RIGHT_ALPHA, accepted, 1, out->cols, batch));
+    if (e->bias) BSRI_TRY(bsri_check_repeated(c, set, e->bias, BSR_ARG_BIAS, accepted, out->rows, out->cols, batch));
+    BSRI_TRY(bsri_span_read(c, set, BSR_ARG_OPTIONS, e->alpha_ptr, 8)); /* a GPU reads them while it writes */
+    return bsri_span_read(c, set, BSR_ARG_OPTIONS, e->beta_ptr, 8);
+}
+
+/* Batch of the problem: the broadcast of a and b. out has exactly that; a reduction's out may have less. */
+static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call *p, bsri_batch *batch) {
+    *batch = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, batch, p->a->batch_dims, p->a->batch, p->id_a));
+    BSRI_TRY(bsri_join(c, batch, p->b->batch_dims, p->b->batch, p->id_b));
+    if (p->reduce) {
+        BSRI_TRY(bsri_check_batch_fits(c, batch, p->out->batch_dims, p->out->batch, p->id_out));
+        return bsri_check_batch_sum(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+    }
+    return bsri_check_batch_out(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+}
+
+static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    const int64_t m = p->trans ? p->a->cols : p->a->rows, k = p->trans ? p->a->rows : p->a->cols;
+    const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
+    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    bsri_batch batch;
+    bsri_call last;
+    if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
+    if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
+    if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
+    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
+    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
+    last = bsri_last_check(c);
+    return bsri_check_structure(&last, p->a, p->id_a, 0);
+}
+
+/* Everything that is looked at one operand at a time, before they are compared. */
+static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    const bsr_dense *o = p->out;
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ));
+    if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
+    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
+    return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
+}
+
+/* Rows of an output tile: a large block is cut into equal parts. */
+static int64_t bsri_tile_rows(int64_t block_rows) { return bsri_ceil_div(block_rows, bsri_ceil_div(block_rows, BSRI_TILE_ROWS)); }
+static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p) {
+    bsr_plan plan = bsri_plan_default(c);
+    const int64_t *schedule = (const int64_t *)p->a->schedule;
+    plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
+    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
+    if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
+        const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
+        const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
+        if (c->exec->query || have) plan.workspace_bytes = bytes;
+    }
+    if (schedule && (bsri_on_cuda(c) || (schedule[BSRI_SCHEDULE_TRANSPOSED] != 0) == (p->trans != 0)))
+        plan.flags |= BSR_PLAN_USES_SCHEDULE;
+    if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
+        plan.flags |= BSR_PLAN_PACKS_B;
+    return plan;
+}
+
+/* Products of every operation share their rows in tuned tables. */
+static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
+    const bsr_epilogue *e = p->epilogue;
+    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, p->a->dtype, p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
+    if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
+    key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
+    key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
+    return key;
+}
+/* Once for each key: A^T runs without its index, which costs several times as much. */
+static void bsri_warn_transpose(const bsri_call *c, const bsr_tune_row *key) {
+    char line[200];
+    bsri_text t;
+    uint32_t number = bsri_check_sum(bsri_check_sum(0x54u, key->dtype), key->block_rows);
+    if (!bsri_warns(c)) return;
+    number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->block_cols), key->m), key->n);
+    if (!bsri_once(c->ctx, number)) return;
+    t.data = line, t.size = sizeof line, t.length = 0;
+    bsri_put(&t, bsr_op_name(c->op)), bsri_put(&t, ": "), bsri_put(&t, bsr_item_string(BSR_ITEM_SLOW_TRANSPOSE));
+    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_SLOW_TRANSPOSE, line, c->ctx->logger.user);
+}
+BSRI_CUDA_PART(bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan, int step))
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
+    const bsr_tune_row key = bsri_product_key(p);
+    bsri_batch batch = bsri_batch_none();
+    bsri_product job;
+    int stop;
+    memset(&job, 0, sizeof job);
+    bsri_batch_join(&batch, p->a->batch_dims, p->a->batch);
+    bsri_batch_join(&batch, p->b->batch_dims, p->b->batch);
+    job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
+    if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
+    if (stop) return BSR_OK;
+    job.isa = plan->kernel;
+    job.workspace = c->exec->workspace, job.workspace_bytes = c->exec->workspace_bytes;
+    if (p->trans && !p->a->transposed_index) bsri_warn_transpose(c, &key);
+    bsri_product_run(c, &job);
+    return BSR_OK;
+}
+
+/* Device-resident scalars replace those by value; on the CPU they are read here. */
+static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p) {
+    if (p->epilogue && p->epilogue->alpha_ptr) {
+        BSRI_TRY(bsri_check_pointer(c, p->epilogue->alpha_ptr, 8, BSR_ARG_OPTIONS));
+        if (!bsri_on_cuda(c)) p->alpha = *p->epilogue->alpha_ptr;
+    }
+    if (p->epilogue && p->epilogue->beta_ptr) {
+        BSRI_TRY(bsri_check_pointer(c, p->epilogue->beta_ptr, 8, BSR_ARG_OPTIONS));
+        if (!bsri_on_cuda(c)) p->beta = *p->epilogue->beta_ptr;
+    }
+    return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
+}
+
+BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                   const bsr_exec *exec) {
+    bsri_spans set;
+    bsri_product_call p;
+    bsri_call c;
+    bsr_plan plan;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_DENSE_ADDMM, exec));
+    memset(&p, 0, sizeof p);
+    p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
+    p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
+        BSRI_TRY(bsri_check_product(&c, &p, &set));
+    }
+    BSRI_TRY(bsri_resolve_scalars(&c, &p));
+    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+}
+
+BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_dense *out, const bsr_exec *exec) {
+    return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>sampled-engine: dense products at stored blocks                                              */
+/* >>scatter-calls: products listed by the caller, and a builder of such lists                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum { BSRI_C = 0, BSRI_R = 1, BSRI_P = 2, BSRI_Q = 3 };
+typedef struct bsri_scatter_build {
+    const bsr_matrix *a;
+    int64_t *array[4], have[4], need[4];
+    int64_t n, split, rows;
+    int32_t format;
+} bsri_scatter_build;
+
+static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
+    return bsri_index(b->a->crow_indices, b->a->index_dtype, r);
+}
+/* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
+static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
+    int64_t tiles, ignored;
+    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored_blocks(b->a);
+    int fits = bsri_mul(stored, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
+               bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
+               bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
+    if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
+    /* no columns: no output tile. Rows without blocks are listed as well: how many there are, the host can't know when they lie
+       on a device */
+    b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : tiles;
+    b->need[BSRI_C] = b->format == BSR_SCATTER_MM        ? tiles + 1
+                      : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1
+                                                         : b->rows + 1;
+    if (b->format == BSR_SCATTER_STRIDED && !b->n) b->need[BSRI_Q] = 0;
+    b->need[BSRI_P] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? 0 : b->need[BSRI_Q];
+    return BSR_OK;
+}
+static bsr_status bsri_scatter_check_arrays(const bsri_call *c, const bsri_scatter_build *b, bsri_spans *set) {
+    const int64_t one = 1;
+    int64_t i;
+    bsri_span s;
+    for (i = 0; i < 4; i++) {
+        if (!b->need[i]) continue;
+        if (!b->array[i]) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, i, 0);
+        if (b->have[i] < b->need[i]) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_INDICES, i, b->need[i]);
+        BSRI_TRY(bsri_check_pointer(c, b->array[i], 8, BSR_ARG_INDICES));
+        if (!bsri_span_make(&s, BSR_ARG_INDICES, b->array[i], 8, 1, &b->need[i], &one))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, i, 0);
+        BSRI_TRY(bsri_check_overlap(c, set, &s, 0));
+        BSRI_TRY(bsri_span_keep(c, set, &s));
+    }
+    return BSR_OK;
+}
+/* Products of block row r and column tile t, appended at g; q of column k and tile t is k * step + t * shift. */
+static int64_t bsri_scatter_row(const bsri_scatter_build *b, int64_t r, int64_t t, int64_t step, int64_t shift, int64_t g) {
+    int64_t p = bsri_scatter_crow(b, r), end = bsri_scatter_crow(b, r + 1);
+    for (; p < end; p++, g++) {
+        if (b->need[BSRI_P]) b->array[BSRI_P][g] = p;
+        b->array[BSRI_Q][g] = bsri_index(b->a->col_indices, b->a->index_dtype, p) * step + t * shift;
+    }
+    return g;
+}
+/* order: block rows, longest first. */
+static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order) {
+    int64_t width = b->n / b->split, step = b->a->block_cols * b->n, i, r, t, g = 0, out = 0;
+    int strided = b->format == BSR_SCATTER_STRIDED, tiles = b->format == BSR_SCATTER_MM;
+    for (i = 0; i < b->rows && b->need[BSRI_R]; i++)
+        for (t = 0; t < b->split; t++) {
+            if (strided) b->array[BSRI_C][out] = g, g = bsri_scatter_row(b, order[i], t, step, width, g);
+            b->array[BSRI_R][out++] = order[i] * b->a->block_rows * b->n + t * width;
+        }
+    for (r = 0; r < b->rows && !strided; r++) {
+        if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
+        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue; /* of no columns: maybe 2^62 tiles */
+        for (t = 0; t < b->split; t++) {
+            if (tiles) b->array[BSRI_C][out++] = g;
+            g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);
+        }
+    }
+    b->array[BSRI_C][b->need[BSRI_C] - 1] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? b->a->nnz : g;
+}
+static bsr_status bsri_scatter_run(const bsri_call *c, const bsri_scatter_build *b) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    int64_t limit = bsri_min(b->a->nnz, bsri_block_cols(b->a)), r, *length, *order, at[3];
+    at[0] = bsri_cut(&cuts, b->rows, 8), at[1] = bsri_cut(&cuts, b->rows, 8), at[2] = bsri_cut(&cuts, limit + 2, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    length = bsri_cut_i64(&scratch, at[0]), order = bsri_cut_i64(&scratch, at[1]);
+    for (r = 0; r < b->rows; r++) length[r] = bsri_scatter_crow(b, r + 1) - bsri_scatter_crow(b, r);
+    bsri_sort_longest(b->rows, length, limit, bsri_cut_i64(&scratch, at[2]), order);
+    bsri_scatter_fill(b, order);
+    bsri_scratch_end(c, &scratch);
+    return BSR_OK;
+}
+static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
+    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
+    return x->reserved ? bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved) : BSR_OK;
+}
+static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const bsr_matrix *a, int64_t n,
+                                     const bsr_scatter_indices *x) {
+    int64_t split = x->split_n ? x->split_n : 1;
+    int i;
+    BSRI_TRY(bsri_check_format(c, x));
+    BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
+    if ((a->flags & BSR_MATRIX_ROW_VIEW) && x->format == BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_A, -1, 0);
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i], 1);
+    if (n < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, n);
+    if (split < 0 || n % split) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split, n);
+    return bsri_check_structure(c, a, BSR_ARG_A, 0);
+}
+BSRI_CUDA_PART(bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatter_build *b, int count_only, int *stop))
+BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
+                                             const bsr_exec *exec) {
+    bsri_call c;
+    bsri_scatter_build b;
+    bsri_spans set;
+    bsr_scatter_indices *x = indices;
+    int stop = 0, count_only;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
+    if (!x) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_scatter_check(&c, &set, a, n, x));
+    memset(&b, 0, sizeof b);
+    b.a = a, b.n = n, b.split = x->split_n ? x->split_n : 1, b.rows = bsri_block_rows(a), b.format = x->format;
+    b.array[BSRI_C] = x->c_indices, b.array[BSRI_R] = x->r_offsets;
+    b.array[BSRI_P] = x->p_indices, b.array[BSRI_Q] = x->q_indices;
+    b.have[BSRI_C] = x->c_count, b.have[BSRI_R] = x->r_count, b.have[BSRI_P] = x->p_count, b.have[BSRI_Q] = x->q_count;
+    BSRI_TRY(bsri_scatter_sizes(&c, &b));
+    count_only = !x->c_indices && !x->r_offsets && !x->p_indices && !x->q_indices;
+    if (!count_only) BSRI_TRY(bsri_scatter_check_arrays(&c, &b, &set));
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(&c)) {
+        BSRI_TRY(bsri_cuda_scatter_indices(&c, &b, count_only, &stop));
+    } else
+#endif
+    {
+        BSRI_TRY(bsri_plan_simple(&c, &stop));
+        if (!stop && !count_only) BSRI_TRY(bsri_scatter_run(&c, &b));
+    }
+    if (stop) return BSR_OK;
+    x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
+    if (count < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, 0);
+    if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
+    return count ? bsri_check_pointer(c, array, 8, BSR_ARG_INDICES) : BSR_OK;
+}
+static bsr_status bsri_check_range(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (array[i] < 0 || array[i] >= end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
+    return BSR_OK;
+}
+static bsr_status bsri_check_offsets(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
+    int64_t i, before = 0;
+    for (i = 0; i < count; before = array[i++])
+        if (array[i] < before || array[i] > end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
+    return BSR_OK;
+}
+/* A flat offset names element (o / n, o % n): the tile that starts there lies inside rows x n. */
+static int bsri_tile_inside(int64_t o, int64_t n, int64_t tile_rows, int64_t tile_cols, int64_t rows) {
+    return o >= 0 && n > 0 && o / n <= rows - tile_rows && o % n <= n - tile_cols;
+}
+
+typedef struct bsri_tile_numbers {
+    const int64_t *offsets;
+    int64_t n, ms, ns, across; /* across: tiles beside each other */
+} bsri_tile_numbers;
+static int64_t bsri_tile_number(const void *arg, int64_t i) {
+    const bsri_tile_numbers *t = (const bsri_tile_numbers *)arg;
+    const int64_t row = bsri_divide(t->offsets[i], t->n), col = t->offsets[i] - row * t->n;
+    return bsri_divide(row, t->ms) * t->across + bsri_divide(col, t->ns);
+}
+/* Output tiles run in parallel: each lies inside the accumulators, on a tile boundary, and none is named twice. */
+static bsr_status bsri_check_outputs(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    const bsri_call last = bsri_last_check(c);
+    bsri_tile_numbers t;
+    int64_t i;
+    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns, t.across = s->n / s->ns;
+    for (i = 0; i < x->r_count; i++) {
+        int64_t o = x->r_offsets[i];
+        if (!bsri_tile_inside(o, s->n, s->ms, s->ns, s->m) || o / s->n % s->ms || o % s->n % s->ns)
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, o);
+    }
+    i = bsri_find_repeat(&last, bsri_tile_number, &t, x->r_count);
+    if (i >= 0) return bsri_fail(c, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, i, x->r_offsets[i]);
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    int64_t i;
+    for (i = 0; i < x->q_count; i++)
+        if (!bsri_tile_inside(x->q_indices[i], s->n, s->ks, s->ns, s->k))
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->q_indices[i]);
+    return BSR_OK;
+}
+
+/* A list that is shorter than another's contents ask: not seen without looking at them, so the word has it, too. */
+static bsr_status bsri_fail_count(const bsri_call *c, int64_t count, int64_t wanted) {
+    bsri_host_word(c, bsri_status_word(BSR_ARG_INDICES, BSR_ITEM_INDICES_COUNT, -1));
+    return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, wanted);
+}
+static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
+                                        int64_t split_n) {
+    int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
+    if (rows < 0) return bsri_fail_count(c, x->c_count, 1);
+    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
+    if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
+    if (!bsri_mul(split_n, nnz, &need)) need = INT64_MAX;
+    if (need > x->q_count) return bsri_fail_count(c, x->q_count, need);
+    for (i = 0; i < x->r_count; i++)
+        if (x->r_offsets[i] / s->n / s->ms >= rows)
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
+    return BSR_OK;
+}
+
+static bsr_status bsri_note_lists(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+#ifdef BSRI_CUDA
+    c->watch->shape = *s; /* a call has one */
+#else
+    (void)s;
+#endif
+    return bsri_note(c, BSRI_SUBJECT_LISTS, NULL, x, BSR_ARG_INDICES, 0);
+}
+/* The lists themselves: counts, ranges, no output twice. */
+static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    const int64_t split_n = x->split_n ? x->split_n : 1;
+    const int64_t outputs = x->format == BSR_SCATTER_MM ? s->tiles : x->r_count;
+    const int contents = !bsri_on_cuda(c);
+    BSRI_TRY(bsri_check_index_array(c, x->c_indices, x->c_count));
+    BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
+    if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
+    if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
+    if (!contents) BSRI_TRY(bsri_note_lists(c, x, s));
+    if (x->format != BSR_SCATTER_MM && contents) {
+        BSRI_TRY(bsri_check_outputs(c, x, s));
+        BSRI_TRY(bsri_check_sources(c, x, s));
+    }
+    if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return contents ? bsri_check_compressed(c, x, s, split_n) : BSR_OK;
+    BSRI_TRY(bsri_check_index_array(c, x->p_indices, x->p_count));
+    if (x->c_count != outputs + 1)
+        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, outputs + 1);
+    if (x->p_count != x->q_count)
+        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, x->p_count);
+    if (!contents) return BSR_OK;
+    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, x->p_count));
+    BSRI_TRY(bsri_check_range(c, x->p_indices, x->p_count, s->blocks));
+    return x->format == BSR_SCATTER_MM ? bsri_check_range(c, x->q_indices, x->q_count, s->sources) : BSR_OK;
+}
+
+static bsr_status bsri_check_scatter_spans(const bsri_call *c, bsri_spans *set, const bsr_scatter_indices *x) {
+    const int64_t *array[4], most = INT64_MAX / 8;
+    int64_t count[4];
+    int i;
+    array[0] = x->c_indices, array[1] = x->r_offsets, array[2] = x->p_indices, array[3] = x->q_indices;
+    count[0] = x->c_count, count[1] = x->r_count, count[2] = x->p_count, count[3] = x->q_count;
+    for (i = 0; i < 4; i++)
+        if (count[i] > 0) BSRI_TRY(bsri_span_read(c, set, BSR_ARG_INDICES, array[i], 8 * bsri_min(count[i], most)));
+    return BSR_OK;
+}
+static bsr_status bsri_check_indices(const bsri_call *c, const bsr_scatter_indices *x, int64_t cols) {
+    if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
+    BSRI_TRY(bsri_check_format(c, x));
+    if (x->split_n < 0) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n, cols);
+    return BSR_OK;
+}
+
+/* Shapes of blocks, others and accumulators against each other; fills in *s. */
+static bsr_status bsri_scatter_shapes(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                      const bsr_scatter_indices *x, const bsr_dense *acc, bsri_scatter_shape *s) {
+    const int64_t split_n = x->split_n ? x->split_n : 1;
+    bsri_batch batch = bsri_batch_of(others->batch_dims, others->batch);
+    memset(s, 0, sizeof *s);
+    if (blocks->batch_dims > 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, blocks->batch_dims, 1);
+    s->blocks = blocks->batch_dims ? blocks->batch[0] : 1, s->ms = blocks->rows, s->ks = blocks->cols;
+    if (x->format == BSR_SCATTER_MM) {
+        s->ns = others->cols, s->sources = batch.count, s->tiles = bsri_batch_of(acc->batch_dims, acc->batch).count;
+        if (others->rows != s->ks) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, others->rows, s->ks);
+        if (acc->rows != s->ms) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->rows, s->ms);
+        if (acc->cols != s->ns) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->ns);
+        return BSR_OK;
+    }
+    s->m = acc->rows, s->k = others->rows, s->n = others->cols;
+    if (acc->cols != s->n) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->n);
+    if (s->n % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, s->n);
+    s->ns = s->n / split_n;
+    if (s->ms < 1 || s->m % s->ms)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_ACCUMULATORS, 0, s->m, s->ms);
+    if (s->ks < 1 || s->k % s->ks) return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_OTHERS, 0, s->k, s->ks);
+    return bsri_check_batch_out(c, &batch, acc->batch_dims, acc->batch, BSR_ARG_ACCUMULATORS);
+}
+
+static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                     const bsr_scatter_indices *x, const bsr_dense *acc) {
+    bsri_scatter_shape s;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_indices(c, x, others->cols));
+    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
+    BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
+    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
+    return bsri_check_scatter_indices(c, x, &s);
+}
+
+static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                     const bsr_scatter_indices *x, const bsr_dense *acc, bsr_plan *plan, int step) {
+    bsr_tune_row key;
+    bsri_product job;
+    int stop;
+    memset(&key, 0, sizeof key); /* one kernel: nothing to look up, but a logger hears of what is slow */
+    key.dtype = blocks->dtype, key.block_rows = (int32_t)blocks->rows, key.block_cols = (int32_t)blocks->cols;
+    memset(&job, 0, sizeof job);
+    job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
+    job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
+    job.batch = bsri_batch_of(others->batch_dims, others->batch);
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
+    if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
+    if (stop) return BSR_OK;
+    job.isa = plan->kernel;
+    if (others->cols && blocks->cols) bsri_product_run(c, &job);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
+                                  const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec) {
+    bsri_call c;
+    bsr_plan plan;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
+    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
+}
+
+/* One batch item of a dense operand. */
+static bsr_dense bsri_dense_item(const bsri_batch *batch, int64_t item, const bsr_dense *d) {
+    bsr_dense one = *d;
+    one.data = bsri_at(d->data, d->dtype, bsri_dense_offset(batch, item, d));
+    one.batch_dims = 0;
+    return one;
+}
+/* The same memory as a (rows/r) x (cols/c) batch of r x c tiles. */
+static bsr_dense bsri_dense_tiles(bsr_dense d, int64_t r, int64_t cols) {
+    bsr_dense t = d;
+    t.batch_dims = 2, t.rows = r, t.cols = cols;
+    t.batch[0] = d.rows / r, t.batch[1] = d.cols / cols;
+    t.batch_stride[0] = r * d.row_stride, t.batch_stride[1] = cols * d.col_stride;
+    return t;
+}
+/* The stored blocks of a 2-D matrix as a batch. */
+static bsr_dense bsri_dense_blocks(const bsr_matrix *a) {
+    bsr_dense d;
+    int64_t s[3];
+    bsri_value_strides(a, s);
+    d = bsr_dense_strided(a->values, a->dtype, a->block_rows, a->block_cols, s[1], s[2]);
+    return bsr_dense_batched(d, a->nnz, s[0]);
+}
+
+static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
+                                           const bsr_scatter_indices *x, const bsr_dense *out) {
+    const int64_t split_n = x && x->split_n ? x->split_n : 1;
+    bsri_product_call p;
+    bsri_scatter_shape s;
+    bsri_spans set;
+    memset(&p, 0, sizeof p);
+    p.a = a, p.b = b, p.out = out, p.alpha = 1.0, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_product_operands(c, &p, &set));
+    if (a->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims, 0);
+    BSRI_TRY(bsri_check_product(c, &p, &set));
+    BSRI_TRY(bsri_check_indices(c, x, b->cols));
+    if (b->cols % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, b->cols);
+    memset(&s, 0, sizeof s);
+    s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
+    s.m = a->rows, s.k = a->cols, s.n = b->cols;
+    if (!bsri_mul(bsri_block_rows(a), split_n, &s.tiles)) s.tiles = INT64_MAX - 1; /* without columns; no list is as long */
+    if (!bsri_mul(bsri_block_cols(a), split_n, &s.sources)) s.sources = INT64_MAX;
+    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
+    return bsri_check_scatter_indices(c, x, &s);
+}
+
+/* The scatter itself, one product for each batch item in the format that names whole tiles. */
+static bsr_status bsri_dense_scatter_start(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
+                                           const bsr_scatter_indices *x, const bsr_dense *out, bsr_plan *plan, int step) {
+    const bsr_dense blocks = bsri_dense_blocks(a);
+    const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
+    const int64_t ns = b->cols / (x->split_n ? x->split_n : 1);
+    int64_t i;
+    if (step == BSRI_PLAN_ONLY) *plan = bsri_plan_default(c);
+    if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
+    if (x->format != BSR_SCATTER_MM) return bsri_scatter_start(c, &blocks, b, x, out, plan, step);
+    for (i = 0; i < (step == BSRI_PLAN_ONLY ? bsri_min(1, batch.count) : batch.count); i++) {
+        const bsr_dense one = bsri_dense_item(&batch, i, b), result = bsri_dense_item(&batch, i, out);
+        const bsr_dense tiles = bsri_dense_tiles(one, a->block_cols, ns), acc = bsri_dense_tiles(result, a->block_rows, ns);
+        BSRI_TRY(bsri_scatter_start(c, &blocks, &tiles, x, &acc, plan, step));
+    }
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
+                                        const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_call c, clear;
+    bsr_plan plan, zero_plan;
+    bsr_exec open;
+    bsri_product_call zero;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
+    BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (stop) return BSR_OK;
+    open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
+    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
+    zero.a = a, zero.b = b, zero.out = out;
+    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
+    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-engine: dense products at stored blocks: engine, checks, public function             */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* out = beta*input + alpha (mat1 mat2) at out's stored blocks; batches and reduction as in bsri_product. A transposed result
@@ -5630,7 +6739,6 @@ typedef struct bsri_sampled {
     int32_t compute, isa;
     bsri_batch batch;
 } bsri_sampled;
-static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job);
 
 typedef struct bsri_sampler {
     const bsri_sampled *job;
@@ -5750,12 +6858,13 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
-static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
+static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     const int64_t panel = bsri_tile_cols(job->compute);
     bsri_sampler s;
+    double blocks, area, each, ns;
     int64_t work;
     memset(&s, 0, sizeof s);
-    s.job = job, s.isa = job->isa ? job->isa : ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
+    s.job = job, s.isa = job->isa ? job->isa : c->ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
     s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
     s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
     bsri_value_steps(job->out, s.o_strides);
@@ -5765,10 +6874,290 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
     s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
     s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
     if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, job->out->nnz / s.rows) * s.bc;
+    work = bsri_max(1, bsri_stored_blocks(job->out) / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    bsri_parallel(ctx, s.items * s.chunks * s.subs, bsri_sampled_task, &s);
+    blocks = (double)bsri_stored_blocks(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
+    each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
+    ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
+    bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
+}
+
+typedef struct bsri_sampled_call {
+    double alpha, beta;
+    const bsr_matrix *input, *out;
+    const bsr_dense *mat1, *mat2;
+    int32_t id_1, id_2, id_out, reduce;
+} bsri_sampled_call;
+
+static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
+    return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
+}
+
+/* input: null, or a matrix of out's pattern whose values are read only when beta is not zero. */
+static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    if (!p->input) return p->beta == 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
+        return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
+    BSRI_TRY(bsri_check_matrix(c, set, p->input, BSR_ARG_INPUT, accepted, p->beta != 0 ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_check_same_sizes(c, p->out, p->input, BSR_ARG_INPUT));
+    return bsri_check_structure(c, p->input, BSR_ARG_INPUT, 0);
+}
+
+static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    bsri_batch batch = bsri_batch_none();
+    if (p->mat1->rows != p->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_1, -1, p->mat1->rows, p->out->rows);
+    if (p->mat2->cols != p->out->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_2, -1, p->mat2->cols, p->out->cols);
+    if (p->mat2->rows != p->mat1->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_2, -1, p->mat2->rows, p->mat1->cols);
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, p->mat2->dtype, p->id_2, p->out->dtype, p->id_out));
+    BSRI_TRY(bsri_check_whole(c, p->out->dtype, p->alpha, p->beta));
+    BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, p->id_1));
+    BSRI_TRY(bsri_join(c, &batch, p->mat2->batch_dims, p->mat2->batch, p->id_2));
+    if (p->reduce) BSRI_TRY(bsri_check_batch_fits(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
+    if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
+    BSRI_TRY(bsri_check_sampled_input(c, p, set));
+    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
+    if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    else BSRI_TRY(bsri_check_batch_sum(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    BSRI_TRY(bsri_check_structure(c, p->out, p->id_out, 0));
+    return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
+}
+
+BSRI_CUDA_PART(bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan, int step))
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, bsr_plan *plan, int step) {
+    bsr_tune_row key =
+        bsri_tune_key(BSR_OP_SAMPLED_ADDMM, p->mat1->dtype, p->out->dtype, p->out, p->out->rows, p->mat1->cols, p->out->cols);
+    bsri_batch batch = bsri_batch_none();
+    bsri_sampled job;
+    int stop;
+    memset(&job, 0, sizeof job);
+    bsri_batch_join(&batch, p->mat1->batch_dims, p->mat1->batch);
+    bsri_batch_join(&batch, p->mat2->batch_dims, p->mat2->batch);
+    bsri_batch_join(&batch, p->out->batch_dims, p->out->batch);
+    job.out = p->out, job.input = p->input, job.mat1 = p->mat1, job.mat2 = p->mat2, job.alpha = p->alpha, job.beta = p->beta;
+    job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch;
+    if (step != BSRI_RUN_ONLY) {
+        *plan = bsri_plan_default(c);
+        plan->tile_rows = (int32_t)bsri_tile_rows(p->out->block_rows), plan->tile_cols = (int32_t)bsri_tile_cols(job.compute);
+    }
+    key.beta = bsri_scalar_class(p->beta, NULL), key.alpha = bsri_scalar_class(p->alpha, NULL);
+    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, &key, plan, step));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
+    if (stop) return BSR_OK;
+    job.isa = plan->kernel;
+    bsri_sampled_run(c, &job);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
+                                     const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec) {
+    bsri_spans set;
+    bsri_sampled_call p;
+    bsri_call c;
+    bsr_plan plan;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_ADDMM, exec));
+    memset(&p, 0, sizeof p);
+    p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
+    p.id_1 = BSR_ARG_MAT1, p.id_2 = BSR_ARG_MAT2, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0));
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
+        BSRI_TRY(bsri_check_sampled(&c, &p, &set));
+    }
+    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_TRANS_ALL (BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)
+
+/* op(C) = op(A) op(B) put into one engine's terms. Transposed views live here. */
+typedef struct bsri_matmul_call {
+    bsr_dense one, two, result; /* dense operands as the engine sees them */
+    bsri_product_call product;
+    bsri_sampled_call sampled;
+    int32_t is_sampled, id_a, id_b, id_c, reduce;
+    uint64_t transposed; /* for bsri_call */
+} bsri_matmul_call;
+
+static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
+    if ((o.dense != NULL) == (o.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, o.dense != NULL);
+    return BSR_OK;
+}
+static bsr_dense bsri_maybe_transposed(bsri_matmul_call *m, const bsr_dense *d, int id, int transposed) {
+    if (transposed) m->transposed |= BSRI_MAY_BE(id);
+    return transposed ? bsr_dense_transposed(*d) : *d;
+}
+
+/* Which engine, with which views. DDS is the transposed problem: op(C)^T = op(B)^T op(A)^T. */
+static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint32_t trans, bsr_operand a, bsr_operand b,
+                                  bsr_operand out) {
+    const int ta = (trans & BSR_TRANS_A) != 0, tb = (trans & BSR_TRANS_B) != 0, tc = (trans & BSR_TRANS_C) != 0;
+    const int sparse = (a.sparse != NULL) + (b.sparse != NULL) + (out.sparse != NULL);
+    bsri_product_call *p = &m->product;
+    BSRI_TRY(bsri_check_operand(c, a, m->id_a));
+    BSRI_TRY(bsri_check_operand(c, b, m->id_b));
+    BSRI_TRY(bsri_check_operand(c, out, m->id_c));
+    if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
+    memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
+    m->is_sampled = out.sparse != NULL, m->transposed = 0;
+    if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
+        const bsr_dense one = bsri_maybe_transposed(m, a.dense, m->id_a, ta != tc);
+        const bsr_dense two = bsri_maybe_transposed(m, b.dense, m->id_b, tb != tc);
+        m->one = tc ? two : one, m->two = tc ? one : two;
+        m->sampled.alpha = 1.0, m->sampled.mat1 = &m->one, m->sampled.mat2 = &m->two, m->sampled.out = out.sparse;
+        m->sampled.id_1 = tc ? m->id_b : m->id_a, m->sampled.id_2 = tc ? m->id_a : m->id_b, m->sampled.id_out = m->id_c;
+        m->sampled.reduce = m->reduce;
+        return BSR_OK;
+    }
+    p->alpha = 1.0, p->id_out = m->id_c, p->reduce = m->reduce, p->b = &m->one, p->out = &m->result;
+    if (a.sparse) { /* DSD */
+        p->a = a.sparse, p->trans = ta, p->id_a = m->id_a, p->id_b = m->id_b;
+        m->one = bsri_maybe_transposed(m, b.dense, m->id_b, tb), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, tc);
+    } else { /* DDS */
+        p->a = b.sparse, p->trans = !tb, p->id_a = m->id_b, p->id_b = m->id_a;
+        m->one = bsri_maybe_transposed(m, a.dense, m->id_a, !ta), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, !tc);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_matmul_check(const bsri_call *call, const bsri_matmul_call *m, bsri_spans *set) {
+    bsri_call c = *call;
+    c.transposed = m->transposed;
+    if (m->is_sampled) {
+        BSRI_TRY(bsri_check_sampled_operands(&c, &m->sampled, set));
+        return bsri_check_sampled(&c, &m->sampled, set);
+    }
+    BSRI_TRY(bsri_check_product_operands(&c, &m->product, set));
+    return bsri_check_product(&c, &m->product, set);
+}
+static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, bsr_plan *plan, int step) {
+    return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan, step) : bsri_product_start(c, &m->product, plan, step);
+}
+static int bsri_operand_dtype(bsr_operand o) { return o.dense ? o.dense->dtype : o.sparse ? o.sparse->dtype : 0; }
+
+BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand c_out,
+                              const bsr_exec *exec) {
+    bsri_matmul_call m;
+    bsri_spans set;
+    bsri_call c;
+    bsr_plan plan;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL, exec));
+    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
+    BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
+    BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
+    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
+}
+
+/* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
+static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) {
+    int i, j;
+    for (i = 0; i < set->count; i++)
+        for (j = 0; j < set->count && set->span[i].written; j++) {
+            const int item = i != j ? bsri_spans_overlap(&set->span[i], &set->span[j]) : 0;
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
+    return BSR_OK;
+}
+
+/* A gradient dx has the form of its operand x, pattern included, and x's batch dimensions. x's numbers are not read for it,
+   so nothing else looks at x where it is the only gradient: x has the other operand's type, and its pattern is read. */
+static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, bsr_operand x, int id_x, int dtype,
+                                           bsr_operand dx, int id) {
+    const int32_t have = dx.sparse ? dx.sparse->batch_dims : dx.dense->batch_dims;
+    const int32_t want = x.sparse ? x.sparse->batch_dims : x.dense->batch_dims;
+    const int64_t *have_size = dx.sparse ? dx.sparse->batch : dx.dense->batch;
+    const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
+    bsri_batch batch = bsri_batch_none();
+    if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
+    if (x.sparse) {
+        BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
+        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERANDS, id_x));
+    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERANDS));
+    if (bsri_operand_dtype(x) != dtype)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x), dtype);
+    BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
+    BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
+    if (x.sparse) return bsri_check_same_pattern(c, x.sparse, dx.sparse, id);
+    if (x.dense->rows != dx.dense->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id_x, -1, x.dense->rows, dx.dense->rows);
+    if (x.dense->cols != dx.dense->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id_x, -1, x.dense->cols, dx.dense->cols);
+    return BSR_OK;
+}
+
+/* A dense dc has the batch that the forward result had. (A sparse one, as SDD's result, may have patterns of its own.) */
+static bsr_status bsri_check_gradient_batch(const bsri_call *c, bsr_operand a, bsr_operand b, const bsr_dense *dc) {
+    const bsr_operand side[2] = {a, b};
+    const int id[2] = {BSR_ARG_A, BSR_ARG_B};
+    bsri_batch batch = bsri_batch_none();
+    int i;
+    for (i = 0; i < 2; i++) {
+        const int32_t dims = side[i].sparse ? side[i].sparse->batch_dims : side[i].dense->batch_dims;
+        const int64_t *size = side[i].sparse ? side[i].sparse->batch : side[i].dense->batch;
+        BSRI_TRY(bsri_check_batch(c, dims, size, id[i]));
+        BSRI_TRY(bsri_join(c, &batch, dims, size, id[i]));
+    }
+    BSRI_TRY(bsri_check_batch(c, dc->batch_dims, dc->batch, BSR_ARG_DC));
+    return bsri_check_batch_out(c, &batch, dc->batch_dims, dc->batch, BSR_ARG_DC);
+}
+
+/* da and db are two matmuls: op(dA) = op(dC) op(B)^T and op(dB) = op(A)^T op(dC). */
+BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
+                                       bsr_operand da, bsr_operand db, const bsr_exec *exec) {
+    const uint32_t ta = trans & BSR_TRANS_A, tb = trans & BSR_TRANS_B, tc = trans & BSR_TRANS_C;
+    const int want_a = da.dense || da.sparse, want_b = db.dense || db.sparse;
+    bsri_matmul_call for_a, for_b;
+    bsri_spans set;
+    bsri_call c;
+    bsr_plan plan, plan_b;
+    int stop, check;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
+    check = bsri_checking(&c);
+    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
+    BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
+    BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
+    BSRI_TRY(bsri_check_operand(&c, dc, BSR_ARG_DC));
+    for_a.id_a = BSR_ARG_DC, for_a.id_b = BSR_ARG_B, for_a.id_c = BSR_ARG_DA, for_a.reduce = 1;
+    for_b.id_a = BSR_ARG_A, for_b.id_b = BSR_ARG_DC, for_b.id_c = BSR_ARG_DB, for_b.reduce = 1;
+    set.count = 0;
+    plan = plan_b = bsri_plan_default(&c);
+    if (want_a) {
+        const uint32_t flags = (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0);
+        BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
+        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, a, BSR_ARG_A, bsri_operand_dtype(b), da, BSR_ARG_DA));
+        BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_PLAN_ONLY));
+    }
+    if (want_b) {
+        const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
+        BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
+        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, b, BSR_ARG_B, bsri_operand_dtype(a), db, BSR_ARG_DB));
+        BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan_b, BSRI_PLAN_ONLY));
+    }
+    if (check) BSRI_TRY(bsri_check_written(&c, &set));
+    if (check && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
+    plan = !want_b ? plan : !want_a ? plan_b : bsri_plan_both(&plan, &plan_b); /* one plan speaks for both products */
+    if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
+    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6045,13 +7434,12 @@ static void bsri_softmax_task(void *arg, int64_t task) {
     }
 }
 
-#ifdef BSRI_CUDA
-static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan);
-#endif
+BSRI_CUDA_PART(bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan))
 /* Both operations once they are checked. */
 static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     const bsr_tune_row key = bsri_tune_key(c->op, j->x->dtype, j->out->dtype, j->x, j->x->rows, 0, j->x->cols);
     bsr_plan p = bsri_plan_default(c);
+    double elements;
     int stop;
     j->compute = bsri_compute_dtype(c, j->x->dtype);
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
@@ -6063,7 +7451,8 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     if (stop) return BSR_OK;
     j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
-    bsri_parallel(c->ctx, j->batch.count * j->groups, bsri_softmax_task, j);
+    elements = (double)bsri_stored_blocks(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
+    bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
     return BSR_OK;
 }
 
@@ -6448,22 +7837,6 @@ static void bsri_attention_unshield(bsri_query_tile *t) {
     t->special = 0;
 }
 
-/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), the words of BSRI_PHILOX counters whose first
-   words follow each other. */
-#define BSRI_PHILOX 4
-static void bsri_philox(uint64_t key, const uint32_t counter[4], uint32_t word[4 * BSRI_PHILOX]) {
-    uint32_t x[4][BSRI_PHILOX], key0 = (uint32_t)(key & 0xffffffffu), key1 = (uint32_t)(key >> 32);
-    int round, l;
-    for (l = 0; l < BSRI_PHILOX; l++)
-        x[0][l] = counter[0] + (uint32_t)l, x[1][l] = counter[1], x[2][l] = counter[2], x[3][l] = counter[3];
-    for (round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u)
-        for (l = 0; l < BSRI_PHILOX; l++) {
-            const uint64_t a = (uint64_t)x[0][l] * 0xD2511F53u, b = (uint64_t)x[2][l] * 0xCD9E8D57u;
-            x[0][l] = (uint32_t)(b >> 32) ^ x[1][l] ^ key0, x[1][l] = (uint32_t)b;
-            x[2][l] = (uint32_t)(a >> 32) ^ x[3][l] ^ key1, x[3][l] = (uint32_t)a;
-        }
-    for (l = 0; l < 4 * BSRI_PHILOX; l++) word[l] = x[l % 4][l / 4];
-}
 /* Zeroes the dropped ones of n probabilities, columns col and on of one row; kept ones are scaled when the row is finished. */
 static void bsri_attention_drop_row(const bsri_query_tile *t, void *s, int64_t row, int64_t col, int64_t n) {
     const bsri_attention *j = t->job;
@@ -6572,6 +7945,10 @@ static void bsri_attention_task(void *arg, int64_t task) {
         if (t.rows > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-calls: checks, plan, public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
 static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
@@ -6686,9 +8063,7 @@ static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
 }
-#ifdef BSRI_CUDA
-static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan);
-#endif
+BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec) {
@@ -6698,6 +8073,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     bsri_call c;
     bsr_plan p;
     bsr_dense used[5];
+    double scores, ns;
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
@@ -6722,7 +8098,9 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    bsri_parallel(ctx, tasks, bsri_attention_task, &j);
+    scores = (double)bsri_stored_blocks(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
+    ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
+    bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
 }
 
@@ -6736,138 +8114,6 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
     return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>cuts: pieces of scratch, rows of elements, ranges, random numbers                            */
-/* ---------------------------------------------------------------------------------------------- */
-
-#ifdef BSRI_CUDA
-struct bsri_build;
-struct bsri_scatter_build;
-static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
-static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
-                                     void *buffer);
-static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m);
-static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out);
-static bsr_status bsri_cuda_from_dense(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
-static bsr_status bsri_cuda_from_mask(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
-static bsr_status bsri_cuda_random(const bsri_call *c, const struct bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m);
-static bsr_status bsri_cuda_prune(const bsri_call *c, const struct bsri_build *b, int64_t kept, bsr_matrix *m);
-static bsr_status bsri_cuda_from_entries(const bsri_call *c, const struct bsri_build *b, const bsr_matrix *s, const void *row,
-                                         bsr_matrix *m);
-static bsr_status bsri_cuda_reblock(const bsri_call *c, const struct bsri_build *b, void *row, bsr_matrix *m);
-static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const struct bsri_scatter_build *b, int count_only, int *stop);
-static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes);
-#endif
-
-/* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
-typedef struct bsri_cuts {
-    int64_t bytes;
-    int overflow;
-} bsri_cuts;
-static int64_t bsri_cut(bsri_cuts *s, int64_t count, int64_t size) { /* its offset */
-    int64_t at = s->bytes, bytes;
-    if (!bsri_mul(count, size, &bytes) || !bsri_add(bytes, 63, &bytes) || !bsri_add(s->bytes, bytes / 64 * 64, &s->bytes))
-        s->overflow = 1;
-    return at;
-}
-static bsr_status bsri_cuts_get(const bsri_call *c, const bsri_cuts *s, bsri_scratch *scratch) {
-    if (s->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
-    return bsri_scratch_get(c, s->bytes, scratch);
-}
-static int64_t *bsri_cut_i64(const bsri_scratch *scratch, int64_t at) { return (int64_t *)(void *)((char *)scratch->data + at); }
-
-/* Runs each(arg, i) for i in [0, total), in parallel by ranges, so that short bodies do not drown in overhead. */
-typedef struct bsri_ranges {
-    void (*each)(void *arg, int64_t i);
-    void *arg;
-    int64_t total, parts;
-} bsri_ranges;
-static void bsri_ranges_part(void *arg, int64_t part) {
-    const bsri_ranges *s = (const bsri_ranges *)arg;
-    int64_t width = s->total / s->parts, more = s->total % s->parts;
-    int64_t i = width * part + bsri_min(part, more), end = i + width + (part < more);
-    for (; i < end; i++) s->each(s->arg, i);
-}
-static void bsri_for_each(const bsr_context *ctx, int64_t total, void (*each)(void *arg, int64_t i), void *arg) {
-    bsri_ranges s;
-    s.each = each, s.arg = arg, s.total = total, s.parts = bsri_min(total, 256);
-    bsri_parallel(ctx, s.parts, bsri_ranges_part, &s);
-}
-
-static void bsri_move_element(char *dst, const char *src, size_t size) {
-    switch (size) { /* constant sizes become plain moves */
-        case 1: memcpy(dst, src, 1); break;
-        case 2: memcpy(dst, src, 2); break;
-        case 4: memcpy(dst, src, 4); break;
-        default: memcpy(dst, src, 8); break;
-    }
-}
-/* n elements from one strided row to another, converted where the (float) types differ. */
-static void bsri_copy_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
-    size_t size = bsr_dtype_size(to);
-    int64_t i;
-    if (n <= 0) return;
-    if (to != from)
-        for (i = 0; i < n; i++) bsri_store_f64(dst, to, i * ds, bsri_load_f64(src, from, i * ss));
-    else if (ds == 1 && ss == 1) memcpy(dst, src, (size_t)n * size);
-    else
-        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, to, i * ds), bsri_at(src, to, i * ss), size);
-}
-static void bsri_zero_row(char *dst, int dtype, int64_t stride, int64_t n) {
-    static const char zero[8] = {0};
-    size_t size = bsr_dtype_size(dtype);
-    int64_t i;
-    if (n <= 0) return;
-    if (stride == 1) memset(dst, 0, (size_t)n * size);
-    else
-        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, dtype, i * stride), zero, size);
-}
-static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t n) { /* NaN counts */
-    const void *p = src;
-    int64_t i;
-    if (dtype == BSR_F32) {
-        for (i = 0; i < n; i++)
-            if (((const float *)p)[i * stride] != 0) return 1;
-    } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
-        for (i = 0; i < n; i++)
-            if (((const uint16_t *)p)[i * stride] & 0x7fffu) return 1;
-    } else {
-        for (i = 0; i < n; i++)
-            if (bsri_load_f64(p, dtype, i * stride) != 0) return 1;
-    }
-    return 0;
-}
-
-/* SplitMix64: integers only, so that a seed gives the same draws on every machine. */
-BSRI_HD static uint64_t bsri_mix64(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-BSRI_HD static uint64_t bsri_rng_seed(uint64_t seed, int64_t key) {
-    return bsri_mix64(bsri_mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ ((uint64_t)key * UINT64_C(0xd1342543de82ef95) + 1));
-}
-BSRI_HD static int64_t bsri_rng_below(uint64_t *state, int64_t n) { /* uniform in [0, n), n > 0: rejection, no bias */
-    uint64_t mask = (uint64_t)n - 1, draw;
-    int shift;
-    for (shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
-    do draw = bsri_mix64(*state += UINT64_C(0x9e3779b97f4a7c15)) & mask;
-    while (draw >= (uint64_t)n);
-    return (int64_t)draw;
-}
-
-static int bsri_bit_get(const uint64_t *bits, int64_t i) { return (int)(bits[i / 64] >> (i % 64) & 1u); }
-static void bsri_bit_set(uint64_t *bits, int64_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
-
-/* Stable, longest first: order[] of the n lines with these lengths (longer than limit: as limit). bucket: limit + 2. */
-static void bsri_sort_longest(int64_t n, const int64_t *length, int64_t limit, int64_t *bucket, int64_t *order) {
-    int64_t i;
-    for (i = 0; i < limit + 2; i++) bucket[i] = 0;
-    for (i = 0; i < n; i++) bucket[limit - bsri_min(length[i], limit) + 1]++;
-    for (i = 0; i < limit + 1; i++) bucket[i + 1] += bucket[i];
-    for (i = 0; i < n; i++) order[bucket[limit - bsri_min(length[i], limit)]++] = i;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6938,6 +8184,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     int64_t size[3], stride[3], element;
     int i;
     BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    if (m->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_MATRIX, -1, 0);
     BSRI_TRY(bsri_join(c, &b->batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
     for (i = 0; i < m->batch_dims && (m->flags & BSR_MATRIX_RAGGED); i++)
         if (m->batch[i] > 1 && (m->col_batch_stride[i] || (b->with_values && m->values_batch_stride[i])))
@@ -7113,12 +8360,25 @@ static void bsri_build_write(void *arg, int64_t i) {
     bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
     b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
 }
+/* What counting takes on one thread, or writing. */
+static double bsri_build_ns(const bsri_build *b, int writes) {
+    const double blocks = (double)b->rows * (double)b->cols * (double)b->batch.count;
+    const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
+    double ns = blocks;
+    if (b->sparse)
+        ns = (double)bsri_stored_blocks(b->sparse) * (double)b->batch.count *
+             (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
+    else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
+    else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
+    return writes ? ns + bsri_work_ns(2.0 * kept * area * (double)bsr_dtype_size(b->to.dtype), 0.0, 4.0 * kept) : ns;
+}
 /* Counts, checks what only the counts can tell, then writes. */
 static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
     int64_t capacity = b->to.nnz, limit = b->to.index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
     int64_t item, r, n, total = 0, size = 0, largest = 0;
     int ragged = (b->to.flags & BSR_MATRIX_RAGGED) != 0;
-    bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_count, b);
+    bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_build_count, b);
     for (item = 0; item < b->batch.count; item++) {
         for (r = 0, n = 0; r < b->rows; r++) n += b->first[item * b->rows + r];
         if (item == 0) size = n;
@@ -7138,7 +8398,7 @@ static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matri
         }
         bsri_set_index(crow, b->to.index_dtype, b->rows, total);
     }
-    if (!b->count_only) bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_write, b);
+    if (!b->count_only) bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 1), bsri_build_write, b);
     b->to.values = m->values;
     *m = b->to;
     return BSR_OK;
@@ -7430,6 +8690,7 @@ static bsr_status bsri_build_dense_check(const bsri_call *c, bsri_build *b, cons
     if (b->with_values) BSRI_TRY(bsri_check_convertible(c, source->dtype, b->to.dtype, BSR_ARG_MATRIX));
     return bsri_check_batch_fits(c, &b->batch, source->batch_dims, source->batch, BSR_ARG_SOURCE);
 }
+BSRI_CUDA_PART(bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
 BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
     bsri_call c;
     bsri_build b;
@@ -7446,7 +8707,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
-    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_dense, &b);
+    bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_dense, &b);
     return bsri_build_finish(&c, &b, m, &scratch);
 }
 
@@ -7474,6 +8735,8 @@ static bsr_status bsri_build_entries_check(const bsri_call *c, bsri_build *b, co
     if (m->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     return s->values && b->with_values ? bsri_check_convertible(c, s->dtype, m->dtype, BSR_ARG_MATRIX) : BSR_OK;
 }
+BSRI_CUDA_PART(bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row,
+               bsr_matrix *m))
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
                                 const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m,
                                 const bsr_exec *exec) {
@@ -7536,6 +8799,7 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
     return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
 }
 
+BSRI_CUDA_PART(bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
 BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec) {
     bsri_call c;
     bsri_build b;
@@ -7561,7 +8825,7 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
-    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_mask, &b);
+    bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_mask, &b);
     return bsri_build_finish(&c, &b, m, &scratch);
 }
 
@@ -7580,6 +8844,7 @@ static bsr_status bsri_kept(const bsri_call *c, const bsri_build *b, double spar
     *kept = bsr_kept_blocks(*total, sparsity);
     return *kept < 0 ? bsri_fail(c, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0) : BSR_OK;
 }
+BSRI_CUDA_PART(bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m))
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec) {
     bsri_call c;
@@ -7628,11 +8893,12 @@ static bsr_status bsri_prune_run(const bsri_call *c, bsri_build *b, int64_t tota
             b->from = bsri_index(crow, b->sparse->index_dtype, 0);
             n = bsri_index(crow, b->sparse->index_dtype, b->rows) - b->from;
         }
-        bsri_for_each(c->ctx, n, bsri_norm_one, b);
+        bsri_for_each(c, n, (double)n * ((double)b->to.block_rows * (double)b->to.block_cols + 10.0), bsri_norm_one, b);
         bsri_bits_largest(b, n, bsri_min(kept, n));
     }
     return bsri_build_finish(c, b, m, &scratch);
 }
+BSRI_CUDA_PART(bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64_t kept, bsr_matrix *m))
 BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
                              const bsr_exec *exec) {
     const bsr_dense *d = source.dense;
@@ -7640,7 +8906,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     bsri_call c;
     bsri_build b;
     bsr_dense used;
-    int64_t total, kept;
+    int64_t total = 0, kept = 0;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     if (!d == !s) return bsri_fail(&c, BSR_ITEM_OPERAND_KIND, BSR_ARG_SOURCE, -1, 0);
@@ -7759,10 +9025,12 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     }
     if (repeats) bsri_expand_repeats(&l, d, bsri_at(d->data, d->dtype, offset + top * d->row_stride), rows);
 }
+BSRI_CUDA_PART(bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out))
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
     bsri_expand job;
     bsr_dense used;
+    double bytes, stored, ns;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_DENSE, exec));
     job.batch = bsri_batch_none();
@@ -7786,7 +9054,10 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     used = bsri_dense_used(out);
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
-    bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
+    bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
+    stored = (double)bsri_stored_blocks(m) * (double)job.batch.count;
+    ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
+    bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
 }
 
@@ -7899,6 +9170,7 @@ static bsr_status bsri_reblock_run(const bsri_call *c, bsri_build *b, bsr_matrix
     BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
     return bsri_build_finish(c, b, m, &scratch);
 }
+BSRI_CUDA_PART(bsri_cuda_reblock(const bsri_call *c, const bsri_build *b, void *row, bsr_matrix *m))
 BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source, bsr_matrix *m, const bsr_exec *exec) {
     bsri_call c;
     bsri_build b;
@@ -7961,7 +9233,7 @@ static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matr
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_reblock_run(&c, &b, m));
     *nnz = m->nnz, job.m = m, job.row = row;
-    if (row) bsri_for_each(ctx, rows, bsri_number_row, &job);
+    if (row) bsri_for_each(&c, rows, bsri_work_ns((double)*nnz * (double)size, 0.0, (double)*nnz), bsri_number_row, &job);
     return BSR_OK;
 }
 BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
@@ -8010,9 +9282,9 @@ static void bsri_transpose_pattern(const bsr_matrix *m, const bsri_item *it, voi
 /* The three arrays of pattern i inside a transposed index. */
 static void bsri_transposed_arrays(const bsr_matrix *m, const void *buffer, const bsri_view *v, int64_t i, char *array[3]) {
     int64_t each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
-    array[0] = bsri_at((const char *)buffer + v->at[0], m->index_dtype, i * (bsri_block_cols(m) + 1));
-    array[1] = bsri_at((const char *)buffer + v->at[1], m->index_dtype, i * each);
-    array[2] = bsri_at((const char *)buffer + v->at[2], m->index_dtype, i * each);
+    array[0] = bsri_at((const char *)buffer + v->at[BSRI_CCOL], m->index_dtype, i * (bsri_block_cols(m) + 1));
+    array[1] = bsri_at((const char *)buffer + v->at[BSRI_ROW], m->index_dtype, i * each);
+    array[2] = bsri_at((const char *)buffer + v->at[BSRI_POSITION], m->index_dtype, i * each);
 }
 typedef struct bsri_view_job {
     bsr_matrix one;
@@ -8060,11 +9332,13 @@ BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_m
     if (!stop) *bytes = (uint64_t)view.bytes;
     return BSR_OK;
 }
+BSRI_CUDA_PART(bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer))
 BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                               const bsr_exec *exec) {
     bsri_call c;
     bsri_view_job job;
     bsri_spans set;
+    double ns;
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
@@ -8077,7 +9351,8 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     memset(buffer, 0, (size_t)job.view.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    bsri_parallel(ctx, job.patterns.count, bsri_transposed_one, &job);
+    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_blocks(m) * (double)job.patterns.count);
+    bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
 
@@ -8183,16 +9458,16 @@ static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int6
     }
 }
 /* A union that is more than 1 longer than three times the average, which random ones hardly are; sum: of all groups' lengths. */
-BSRI_UNUSED BSRI_HD static int bsri_is_tall(int64_t length, int64_t groups, int64_t sum) {
+BSRI_UNUSED BSRI_HD static int bsri_is_long(int64_t length, int64_t groups, int64_t sum) {
     return (length - 1) * groups > 3 * sum;
 }
 /* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
    and if full is the shortest. */
-static int64_t bsri_schedule_tall(const void *buffer, const bsri_view *v) {
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
+static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
-    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_tall(lengths[i], v->groups, sum);
+    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_long(lengths[i], v->groups, sum);
     return count;
 }
 
@@ -8218,6 +9493,8 @@ BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m
     if (!stop) *bytes = (uint64_t)view.bytes;
     return BSR_OK;
 }
+BSRI_CUDA_PART(bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
+               void *buffer))
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
                                       uint64_t bytes, const bsr_exec *exec) {
     bsri_call c;
@@ -8243,10 +9520,10 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
         bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
         bsri_lines_load(&lines, &job.one, &it, transposed);
         bsri_schedule_one(&lines, group, &job.view, m->nnz,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_ORDER]) + i * job.view.groups * group,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_LENGTHS]) + i * job.view.groups);
     }
-    header[BSRI_SCHEDULE_TALL] = bsri_schedule_tall(buffer, &job.view);
+    header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
@@ -8280,8 +9557,8 @@ static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_j
 /* One pattern's schedule: every line once, -1 only at the end, unions as long as it says. */
 static bsr_status bsri_validate_schedule_one(const bsri_call *c, bsri_lines *l, const bsri_view *v, int group, int64_t i,
                                              const void *buffer) {
-    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[0]) + i * v->groups * group;
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]) + i * v->groups;
+    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_ORDER]) + i * v->groups * group;
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]) + i * v->groups;
     int64_t g, k, at, sum;
     for (k = 0; k < l->count; k++) l->next[k] = 0; /* seen */
     for (g = 0; g < v->groups; g++) {
@@ -8321,12 +9598,13 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
         bsri_lines_load(&lines, &job->one, &it, (int)header[BSRI_SCHEDULE_TRANSPOSED]);
         status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[BSRI_SCHEDULE_GROUP], i, header);
     }
-    if (status == BSR_OK && header[BSRI_SCHEDULE_TALL] != bsri_schedule_tall(header, &job->view))
-        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TALL,
-                           header[BSRI_SCHEDULE_TALL]);
+    if (status == BSR_OK && header[BSRI_SCHEDULE_LONG] != bsri_schedule_long(header, &job->view))
+        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG,
+                           header[BSRI_SCHEDULE_LONG]);
     bsri_scratch_end(c, &scratch);
     return status;
 }
+BSRI_CUDA_PART(bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m))
 /* Checking is all that it does: BSR_EXEC_SKIP_CHECKS leaves out only whose device's stream it is. Validating a schedule takes
    scratch. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
@@ -8351,146 +9629,6 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         for (i = 0; i < job.patterns.count; i++) BSRI_TRY(bsri_validate_transposed(&c, &job, i));
     }
     return m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK;
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>scatter-indices: builder for bsr_scatter_mm                                                  */
-/* ---------------------------------------------------------------------------------------------- */
-
-enum { BSRI_C = 0, BSRI_R = 1, BSRI_P = 2, BSRI_Q = 3 };
-typedef struct bsri_scatter_build {
-    const bsr_matrix *a;
-    int64_t *array[4], have[4], need[4];
-    int64_t n, split, rows;
-    int32_t format;
-} bsri_scatter_build;
-
-static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
-    return bsri_index(b->a->crow_indices, b->a->index_dtype, r);
-}
-/* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
-static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
-    int64_t tiles, ignored;
-    int fits = bsri_mul(b->a->nnz, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
-               bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
-               bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
-    if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
-    /* no columns: no output tile. Rows without blocks are listed as well: how many there are, the host can't know when they lie
-       on a device */
-    b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : tiles;
-    b->need[BSRI_C] = b->format == BSR_SCATTER_MM        ? tiles + 1
-                      : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1
-                                                         : b->rows + 1;
-    if (b->format == BSR_SCATTER_STRIDED && !b->n) b->need[BSRI_Q] = 0;
-    b->need[BSRI_P] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? 0 : b->need[BSRI_Q];
-    return BSR_OK;
-}
-static bsr_status bsri_scatter_check_arrays(const bsri_call *c, const bsri_scatter_build *b, bsri_spans *set) {
-    const int64_t one = 1;
-    int64_t i;
-    bsri_span s;
-    for (i = 0; i < 4; i++) {
-        if (!b->need[i]) continue;
-        if (!b->array[i]) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, i, 0);
-        if (b->have[i] < b->need[i]) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_INDICES, i, b->need[i]);
-        BSRI_TRY(bsri_check_pointer(c, b->array[i], 8, BSR_ARG_INDICES));
-        if (!bsri_span_make(&s, BSR_ARG_INDICES, b->array[i], 8, 1, &b->need[i], &one))
-            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, i, 0);
-        BSRI_TRY(bsri_check_overlap(c, set, &s, 0));
-        BSRI_TRY(bsri_span_keep(c, set, &s));
-    }
-    return BSR_OK;
-}
-/* Products of block row r and column tile t, appended at g; q of column k and tile t is k * step + t * shift. */
-static int64_t bsri_scatter_row(const bsri_scatter_build *b, int64_t r, int64_t t, int64_t step, int64_t shift, int64_t g) {
-    int64_t p = bsri_scatter_crow(b, r), end = bsri_scatter_crow(b, r + 1);
-    for (; p < end; p++, g++) {
-        if (b->need[BSRI_P]) b->array[BSRI_P][g] = p;
-        b->array[BSRI_Q][g] = bsri_index(b->a->col_indices, b->a->index_dtype, p) * step + t * shift;
-    }
-    return g;
-}
-/* order: block rows, longest first. */
-static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order) {
-    int64_t width = b->n / b->split, step = b->a->block_cols * b->n, i, r, t, g = 0, out = 0;
-    int strided = b->format == BSR_SCATTER_STRIDED, tiles = b->format == BSR_SCATTER_MM;
-    for (i = 0; i < b->rows && b->need[BSRI_R]; i++)
-        for (t = 0; t < b->split; t++) {
-            if (strided) b->array[BSRI_C][out] = g, g = bsri_scatter_row(b, order[i], t, step, width, g);
-            b->array[BSRI_R][out++] = order[i] * b->a->block_rows * b->n + t * width;
-        }
-    for (r = 0; r < b->rows && !strided; r++) {
-        if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
-        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue; /* of no columns: maybe 2^62 tiles */
-        for (t = 0; t < b->split; t++) {
-            if (tiles) b->array[BSRI_C][out++] = g;
-            g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);
-        }
-    }
-    b->array[BSRI_C][b->need[BSRI_C] - 1] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? b->a->nnz : g;
-}
-static bsr_status bsri_scatter_run(const bsri_call *c, const bsri_scatter_build *b) {
-    bsri_cuts cuts = {0, 0};
-    bsri_scratch scratch;
-    int64_t limit = bsri_min(b->a->nnz, bsri_block_cols(b->a)), r, *length, *order, at[3];
-    at[0] = bsri_cut(&cuts, b->rows, 8), at[1] = bsri_cut(&cuts, b->rows, 8), at[2] = bsri_cut(&cuts, limit + 2, 8);
-    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    length = bsri_cut_i64(&scratch, at[0]), order = bsri_cut_i64(&scratch, at[1]);
-    for (r = 0; r < b->rows; r++) length[r] = bsri_scatter_crow(b, r + 1) - bsri_scatter_crow(b, r);
-    bsri_sort_longest(b->rows, length, limit, bsri_cut_i64(&scratch, at[2]), order);
-    bsri_scatter_fill(b, order);
-    bsri_scratch_end(c, &scratch);
-    return BSR_OK;
-}
-static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
-    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
-        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
-    return x->reserved ? bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved) : BSR_OK;
-}
-static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const bsr_matrix *a, int64_t n,
-                                     const bsr_scatter_indices *x) {
-    int64_t split = x->split_n ? x->split_n : 1;
-    int i;
-    BSRI_TRY(bsri_check_format(c, x));
-    BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
-    for (i = 0; i < a->batch_dims; i++)
-        if (a->batch[i] != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i], 1);
-    if (n < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, n);
-    if (split < 0 || n % split) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split, n);
-    return bsri_check_structure(c, a, BSR_ARG_A, 0);
-}
-BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
-                                             const bsr_exec *exec) {
-    bsri_call c;
-    bsri_scatter_build b;
-    bsri_spans set;
-    bsr_scatter_indices *x = indices;
-    int stop = 0, count_only;
-    set.count = 0;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
-    if (!x) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
-    if (bsri_checking(&c)) BSRI_TRY(bsri_scatter_check(&c, &set, a, n, x));
-    memset(&b, 0, sizeof b);
-    b.a = a, b.n = n, b.split = x->split_n ? x->split_n : 1, b.rows = bsri_block_rows(a), b.format = x->format;
-    b.array[BSRI_C] = x->c_indices, b.array[BSRI_R] = x->r_offsets;
-    b.array[BSRI_P] = x->p_indices, b.array[BSRI_Q] = x->q_indices;
-    b.have[BSRI_C] = x->c_count, b.have[BSRI_R] = x->r_count, b.have[BSRI_P] = x->p_count, b.have[BSRI_Q] = x->q_count;
-    BSRI_TRY(bsri_scatter_sizes(&c, &b));
-    count_only = !x->c_indices && !x->r_offsets && !x->p_indices && !x->q_indices;
-    if (!count_only) BSRI_TRY(bsri_scatter_check_arrays(&c, &b, &set));
-#ifdef BSRI_CUDA
-    if (bsri_on_cuda(&c)) {
-        BSRI_TRY(bsri_cuda_scatter_indices(&c, &b, count_only, &stop));
-    } else
-#endif
-    {
-        BSRI_TRY(bsri_plan_simple(&c, &stop));
-        if (!stop && !count_only) BSRI_TRY(bsri_scatter_run(&c, &b));
-    }
-    if (stop) return BSR_OK;
-    x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
-    return BSR_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8676,6 +9814,7 @@ static void bsri_layout_head(void *arg, int64_t head) {
 }
 #endif
 
+BSRI_CUDA_PART(bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes))
 BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_LAYOUT, exec));
@@ -8697,7 +9836,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
-        bsri_parallel(ctx, layout->different_layout_per_head ? layout->heads : 1, bsri_layout_head, &job);
+        bsri_parallel(&c, layout->different_layout_per_head ? layout->heads : 1, 4.0 * (double)bytes, bsri_layout_head, &job);
         for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
         return BSR_OK;
     }
@@ -8720,13 +9859,18 @@ typedef struct bsri_reader {
     const char *p, *end;
     int64_t line; /* from 1 */
     int item;     /* bsr_item, or 0 */
-    int64_t value;
+    int64_t value, wanted;
     char blank; /* a further separator beside space, tab and carriage return */
 } bsri_reader;
 
 static int bsri_read_bad(bsri_reader *t, int item, int64_t value) { /* always 0 */
     if (!t->item) t->item = item, t->value = value;
     return 0;
+}
+/* A number beyond a bound. */
+static int bsri_read_beyond(bsri_reader *t, int64_t value, int64_t bound) {
+    if (!t->item) t->wanted = bound;
+    return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, value);
 }
 static int bsri_is_blank(const bsri_reader *t, char ch) { return ch == ' ' || ch == '\t' || ch == '\r' || ch == t->blank; }
 /* Goes to the next token of the line; 0: there is none. */
@@ -8773,7 +9917,7 @@ static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out
         v = v > (INT64_MAX - 9) / 10 ? INT64_MAX - 9 : v * 10 + (*t->p - '0'); /* stays at the top once there */
     if (!digits || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
     if (negative) v = -v;
-    if (v < low || v > high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+    if (v < low || v > high) return bsri_read_beyond(t, v, v < low ? low : high);
     *out = v;
     return 1;
 }
@@ -8923,11 +10067,11 @@ static int bsri_market_sizes(bsri_reader *t, bsri_market *h) {
     if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, 0);
     line = t->line;
     if (!bsri_read_int(t, 0, top - 1, &f->rows) || !bsri_read_int(t, 0, top - 1, &f->cols)) return 0;
-    if (f->symmetric && f->rows != f->cols) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (f->symmetric && f->rows != f->cols) return bsri_read_beyond(t, f->cols, f->rows);
     if (!h->array && !bsri_read_int(t, 0, top - 1, &f->stored)) return 0;
     if (!bsri_read_line_end(t)) return 0;
     if (!h->array) return 1;
-    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_beyond(t, f->cols, INT64_MAX / f->rows);
     if (f->symmetric) f->stored = (f->stored - f->rows) / 2 + (f->symmetric == 1 ? f->rows : 0);
     return 1;
 }
@@ -8942,7 +10086,7 @@ static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int
         if (!h->array) {
             if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
             i--, j--;
-            if (f->symmetric == 2 && i == j) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, j + 1); /* it is its own negative */
+            if (f->symmetric == 2 && i == j) return bsri_read_beyond(t, j + 1, j); /* it is its own negative */
         }
         if (f->has_values && !bsri_read_double(t, &v)) return 0;
         if (!bsri_read_line_end(t)) return 0;
@@ -8963,7 +10107,7 @@ static int bsri_smtx_list(bsri_reader *t, int64_t count, int64_t low, int64_t hi
     for (k = 0; k < count; k++) {
         if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, count - k);
         if (!bsri_read_int(t, ascending ? v : low, ascending && k == 0 ? low : high, &v)) return 0;
-        if (ascending && k == count - 1 && v != high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+        if (ascending && k == count - 1 && v != high) return bsri_read_beyond(t, v, high);
         if (out) out[k] = v;
     }
     return bsri_read_line_end(t);
@@ -8987,6 +10131,12 @@ static bsr_status bsri_parse_fail(bsr_error *error, int item, int operand, int64
     bsri_record(NULL, error, item, operand, index, value);
     return bsri_items[item].status;
 }
+static bsr_status bsri_parse_failed(const bsri_reader *t, bsr_error *error) {
+    bsr_error e = bsri_error(t->item, BSR_ARG_TEXT, t->line, t->value);
+    e.wanted = t->wanted;
+    bsri_record_error(NULL, error, &e);
+    return BSR_PARSE_ERROR;
+}
 /* What both readers ask of their arguments. */
 static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t bytes, const bsr_file_info *info, bsr_error *error) {
     memset(t, 0, sizeof *t);
@@ -8994,7 +10144,7 @@ static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t byte
     if (!text && bytes) return bsri_parse_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TEXT, -1, 0);
     if (!info) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (!text) text = "";
-    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ';
+    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ', t->wanted = -1;
     return BSR_OK;
 }
 #endif
@@ -9013,7 +10163,7 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
     if (!row != !col || (values && !row)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     body = t;
     if (bsri_market_header(&t, &h) && bsri_market_sizes(&t, &h)) body = t, bsri_market_entries(&t, &h, NULL, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (row && capacity < h.info.entries) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, h.info.entries);
     if (row) bsri_market_entries(&body, &h, row, col, values);
     *info = h.info;
@@ -9032,7 +10182,7 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
     BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
     t.blank = ',', again = t;
     bsri_smtx(&t, &f, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (!crow != !col && (col || f.stored)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (crow && capacity < f.stored) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, f.stored);
     if (crow) bsri_smtx(&again, &f, crow, col);
@@ -9212,12 +10362,6 @@ BSR_API bsr_tune_table bsr_tune_built_in(void) {
 #endif
 
 /* --- text --- */
-static uint32_t bsri_check_sum(uint32_t sum, int64_t x) { /* FNV-1a over eight bytes */
-    const uint64_t u = (uint64_t)x;
-    int i;
-    for (i = 0; i < 64; i += 8) sum = (sum ^ (uint32_t)(u >> i & 255)) * 16777619u;
-    return sum;
-}
 static uint32_t bsri_check_text(uint32_t sum, const char *s) {
     for (; *s; s++) sum = bsri_check_sum(sum, *s);
     return bsri_check_sum(sum, 0);
@@ -9405,7 +10549,9 @@ BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size
         memset(&r, 0, sizeof r);
         r.p = text, r.end = text + bytes, r.line = 1;
         if (!bsri_tune_read(&r, table, take, &gpus, &rows)) {
-            bsri_record(NULL, error, r.item, BSR_ARG_TEXT, r.line, r.value);
+            bsr_error e = bsri_error(r.item, BSR_ARG_TEXT, r.line, r.value);
+            if (r.item == BSR_ITEM_PARSE_RANGE && r.value) e.wanted = r.value < 0 ? INT32_MIN : INT32_MAX;
+            bsri_record_error(NULL, error, &e);
             return bsri_items[r.item].status;
         }
         if (gpus > table->gpu_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
@@ -9504,798 +10650,6 @@ static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tu
         match = bsr_tune_lookup(&built_in, &c->ctx->gpu, key, row);
     }
     return match;
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>product-calls: checks, plan, public functions                                                 */
-/* ---------------------------------------------------------------------------------------------- */
-
-#ifdef BSRI_CUDA /* the CUDA backend's side of the engines: >>cuda */
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
-                                    int step);
-static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan,
-                                    int step);
-#endif
-/* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
-   products plans them all first, settles one plan for all, then runs them. */
-enum { BSRI_PLAN_AND_RUN, BSRI_PLAN_ONLY, BSRI_RUN_ONLY };
-/* Between choosing and running. *stop: nothing is to run. */
-static bsr_status bsri_settle(const bsri_call *c, bsr_plan *plan, int step, int *stop) {
-    *stop = step == BSRI_PLAN_ONLY;
-    return step == BSRI_PLAN_AND_RUN ? bsri_plan_settle(c, plan, stop) : BSR_OK;
-}
-
-static bsr_status bsri_settle_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, int *stop) {
-    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, key, plan);
-    return bsri_settle(c, plan, step, stop);
-}
-
-/* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
-typedef struct bsri_product_call {
-    double alpha, beta;
-    const bsr_matrix *a;
-    const bsr_dense *b, *input, *out;
-    const bsr_epilogue *epilogue;
-    int32_t trans, id_a, id_b, id_out;
-    int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
-} bsri_product_call;
-
-/* Which results may operands of this dtype give? */
-static uint32_t bsri_result_dtypes(int dtype) {
-    switch (dtype) {
-#define BSRI_X(dtype, type, is_float, results, ...) \
-    case BSR_##dtype: return results;
-        BSRI_TYPES(BSRI_X)
-#undef BSRI_X
-        default: return 0;
-    }
-}
-static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
-
-static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
-    if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
-    return BSR_OK;
-}
-
-/* Alpha and beta of an integer result: whole numbers of 32 bits. (NaN is refused as well.) */
-static bsr_status bsri_check_whole(const bsri_call *c, int out_dtype, double alpha, double beta) {
-    if (!(BSRI_INTS & BSRI_BIT(out_dtype))) return BSR_OK;
-    if (!(alpha == floor(alpha) && fabs(alpha) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 0, 0);
-    if (!(beta == floor(beta) && fabs(beta) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 1, 0);
-    return BSR_OK;
-}
-
-static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *e, int compute, int out_dtype) {
-    int act = e->activation;
-    if (e->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, e->reserved);
-    if (act == BSR_ACT_NONE) return BSR_OK;
-    if (act < 0 || (act > BSR_ACT_SILU && act < BSR_USER_FUNCTION_BASE))
-        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, act);
-    if (act >= BSRI_USER_EPILOGUE_END) return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_NONE, -1, act);
-    if ((BSRI_INTS & BSRI_BIT(out_dtype)) || (compute == BSR_F64 && act >= BSR_USER_FUNCTION_BASE))
-        return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_NONE, -1, act);
-    return BSR_OK;
-}
-
-/* left_alpha, right_alpha, bias, activation. */
-static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
-                                      int compute, const bsri_batch *batch) {
-    uint32_t accepted = BSRI_INTS & BSRI_BIT(out->dtype) ? BSRI_INTS : BSRI_FLOATS;
-    if (!e) return BSR_OK;
-    BSRI_TRY(bsri_check_activation(c, e, compute, out->dtype));
-    if (e->left_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->left_alpha, BSR_ARG_LEFT_ALPHA, accepted, out->rows, 1, batch));
-    if (e->right_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->right_alpha, BSR_ARG_RIGHT_ALPHA, accepted, 1, out->cols, batch));
-    if (e->bias) BSRI_TRY(bsri_check_repeated(c, set, e->bias, BSR_ARG_BIAS, accepted, out->rows, out->cols, batch));
-    BSRI_TRY(bsri_span_read(c, set, BSR_ARG_OPTIONS, e->alpha_ptr, 8)); /* a GPU reads them while it writes */
-    return bsri_span_read(c, set, BSR_ARG_OPTIONS, e->beta_ptr, 8);
-}
-
-/* Batch of the problem: the broadcast of a and b. out has exactly that; a reduction's out may have less. */
-static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call *p, bsri_batch *batch) {
-    *batch = bsri_batch_none();
-    BSRI_TRY(bsri_join(c, batch, p->a->batch_dims, p->a->batch, p->id_a));
-    BSRI_TRY(bsri_join(c, batch, p->b->batch_dims, p->b->batch, p->id_b));
-    if (p->reduce) {
-        BSRI_TRY(bsri_check_batch_fits(c, batch, p->out->batch_dims, p->out->batch, p->id_out));
-        return bsri_check_batch_sum(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
-    }
-    return bsri_check_batch_out(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
-}
-
-static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
-    const int64_t m = p->trans ? p->a->cols : p->a->rows, k = p->trans ? p->a->rows : p->a->cols;
-    const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
-    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
-    bsri_batch batch;
-    bsri_call last;
-    if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
-    if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
-    if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
-    BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
-    BSRI_TRY(bsri_product_batch(c, p, &batch));
-    if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
-    if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
-    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
-    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
-    if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
-    last = bsri_last_check(c);
-    return bsri_check_structure(&last, p->a, p->id_a, 0);
-}
-
-/* Everything that is looked at one operand at a time, before they are compared. */
-static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
-    const bsr_dense *o = p->out;
-    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ));
-    if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
-    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
-    return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
-}
-
-/* Rows of an output tile: a large block is cut into equal parts. */
-static int64_t bsri_tile_rows(int64_t block_rows) { return bsri_ceil_div(block_rows, bsri_ceil_div(block_rows, BSRI_TILE_ROWS)); }
-static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p) {
-    bsr_plan plan = bsri_plan_default(c);
-    const int64_t *schedule = (const int64_t *)p->a->schedule;
-    plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
-    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
-    if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
-    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
-        const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
-        const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
-        if (c->exec->query || have) plan.workspace_bytes = bytes;
-    }
-    if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
-    if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
-        plan.flags |= BSR_PLAN_PACKS_B;
-    return plan;
-}
-
-/* Products of every operation share their rows in tuned tables. */
-static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
-    const bsr_epilogue *e = p->epilogue;
-    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, p->a->dtype, p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
-    if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
-    key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
-    key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
-    return key;
-}
-/* Once for each key: A^T runs without its index, which costs several times as much. */
-static void bsri_warn_transpose(const bsri_call *c, const bsr_tune_row *key) {
-    char line[200];
-    bsri_text t;
-    uint32_t number = bsri_check_sum(bsri_check_sum(0x54u, key->dtype), key->block_rows);
-    if (!bsri_warns(c)) return;
-    number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->block_cols), key->m), key->n);
-    if (!bsri_once(c->ctx, number)) return;
-    t.data = line, t.size = sizeof line, t.length = 0;
-    bsri_put(&t, bsr_op_name(c->op)), bsri_put(&t, ": "), bsri_put(&t, bsr_item_string(BSR_ITEM_SLOW_TRANSPOSE));
-    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_SLOW_TRANSPOSE, line, c->ctx->logger.user);
-}
-/* *plan: written, except by BSRI_RUN_ONLY. */
-static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
-    const bsr_tune_row key = bsri_product_key(p);
-    bsri_batch batch = bsri_batch_none();
-    bsri_product job;
-    int stop;
-    memset(&job, 0, sizeof job);
-    bsri_batch_join(&batch, p->a->batch_dims, p->a->batch);
-    bsri_batch_join(&batch, p->b->batch_dims, p->b->batch);
-    job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
-    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
-    if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
-    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
-    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
-    if (stop) return BSR_OK;
-    job.isa = plan->kernel;
-    job.workspace = c->exec->workspace, job.workspace_bytes = c->exec->workspace_bytes;
-    if (p->trans && !p->a->transposed_index) bsri_warn_transpose(c, &key);
-    bsri_product_run(c->ctx, &job);
-    return BSR_OK;
-}
-
-/* Device-resident scalars replace those by value; on the CPU they are read here. */
-static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p) {
-    if (p->epilogue && p->epilogue->alpha_ptr) {
-        BSRI_TRY(bsri_check_pointer(c, p->epilogue->alpha_ptr, 8, BSR_ARG_OPTIONS));
-        if (!bsri_on_cuda(c)) p->alpha = *p->epilogue->alpha_ptr;
-    }
-    if (p->epilogue && p->epilogue->beta_ptr) {
-        BSRI_TRY(bsri_check_pointer(c, p->epilogue->beta_ptr, 8, BSR_ARG_OPTIONS));
-        if (!bsri_on_cuda(c)) p->beta = *p->epilogue->beta_ptr;
-    }
-    return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
-}
-
-BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
-                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
-                                   const bsr_exec *exec) {
-    bsri_spans set;
-    bsri_product_call p;
-    bsri_call c;
-    bsr_plan plan;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_DENSE_ADDMM, exec));
-    memset(&p, 0, sizeof p);
-    p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
-    p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
-    set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
-    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    if (bsri_checking(&c)) {
-        BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
-        BSRI_TRY(bsri_check_product(&c, &p, &set));
-    }
-    BSRI_TRY(bsri_resolve_scalars(&c, &p));
-    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
-}
-
-BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
-                                const bsr_dense *out, const bsr_exec *exec) {
-    return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>scatter-calls: products listed by the caller                                                 */
-/* ---------------------------------------------------------------------------------------------- */
-
-static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
-    if (count < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, 0);
-    if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
-    return count ? bsri_check_pointer(c, array, 8, BSR_ARG_INDICES) : BSR_OK;
-}
-static bsr_status bsri_check_range(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
-    int64_t i;
-    for (i = 0; i < count; i++)
-        if (array[i] < 0 || array[i] >= end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
-    return BSR_OK;
-}
-static bsr_status bsri_check_offsets(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
-    int64_t i, before = 0;
-    for (i = 0; i < count; before = array[i++])
-        if (array[i] < before || array[i] > end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
-    return BSR_OK;
-}
-/* A flat offset names element (o / n, o % n): the tile that starts there lies inside rows x n. */
-static int bsri_tile_inside(int64_t o, int64_t n, int64_t tile_rows, int64_t tile_cols, int64_t rows) {
-    return o >= 0 && n > 0 && o / n <= rows - tile_rows && o % n <= n - tile_cols;
-}
-
-typedef struct bsri_tile_numbers {
-    const int64_t *offsets;
-    int64_t n, ms, ns, across; /* across: tiles beside each other */
-} bsri_tile_numbers;
-static int64_t bsri_tile_number(const void *arg, int64_t i) {
-    const bsri_tile_numbers *t = (const bsri_tile_numbers *)arg;
-    const int64_t row = bsri_divide(t->offsets[i], t->n), col = t->offsets[i] - row * t->n;
-    return bsri_divide(row, t->ms) * t->across + bsri_divide(col, t->ns);
-}
-/* Output tiles run in parallel: each lies inside the accumulators, on a tile boundary, and none is named twice. */
-static bsr_status bsri_check_outputs(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
-    const bsri_call last = bsri_last_check(c);
-    bsri_tile_numbers t;
-    int64_t i;
-    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns, t.across = s->n / s->ns;
-    for (i = 0; i < x->r_count; i++) {
-        int64_t o = x->r_offsets[i];
-        if (!bsri_tile_inside(o, s->n, s->ms, s->ns, s->m) || o / s->n % s->ms || o % s->n % s->ns)
-            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, o);
-    }
-    i = bsri_find_repeat(&last, bsri_tile_number, &t, x->r_count);
-    if (i >= 0) return bsri_fail(c, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, i, x->r_offsets[i]);
-    return BSR_OK;
-}
-
-static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
-    int64_t i;
-    for (i = 0; i < x->q_count; i++)
-        if (!bsri_tile_inside(x->q_indices[i], s->n, s->ks, s->ns, s->k))
-            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->q_indices[i]);
-    return BSR_OK;
-}
-
-/* A list that is shorter than another's contents ask: not seen without looking at them, so the word has it, too. */
-static bsr_status bsri_fail_count(const bsri_call *c, int64_t count, int64_t wanted) {
-    bsri_host_word(c, bsri_status_word(BSR_ARG_INDICES, BSR_ITEM_INDICES_COUNT, -1));
-    return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, wanted);
-}
-static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
-                                        int64_t split_n) {
-    int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
-    if (rows < 0) return bsri_fail_count(c, x->c_count, 1);
-    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
-    if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
-    if (!bsri_mul(split_n, nnz, &need)) need = INT64_MAX;
-    if (need > x->q_count) return bsri_fail_count(c, x->q_count, need);
-    for (i = 0; i < x->r_count; i++)
-        if (x->r_offsets[i] / s->n / s->ms >= rows)
-            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
-    return BSR_OK;
-}
-
-static bsr_status bsri_note_lists(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
-#ifdef BSRI_CUDA
-    c->watch->shape = *s; /* a call has one */
-#else
-    (void)s;
-#endif
-    return bsri_note(c, BSRI_SUBJECT_LISTS, NULL, x, BSR_ARG_INDICES, 0);
-}
-/* The lists themselves: counts, ranges, no output twice. */
-static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
-    const int64_t split_n = x->split_n ? x->split_n : 1;
-    const int64_t outputs = x->format == BSR_SCATTER_MM ? s->tiles : x->r_count;
-    const int contents = !bsri_on_cuda(c);
-    BSRI_TRY(bsri_check_index_array(c, x->c_indices, x->c_count));
-    BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
-    if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
-    if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
-    if (!contents) BSRI_TRY(bsri_note_lists(c, x, s));
-    if (x->format != BSR_SCATTER_MM && contents) {
-        BSRI_TRY(bsri_check_outputs(c, x, s));
-        BSRI_TRY(bsri_check_sources(c, x, s));
-    }
-    if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return contents ? bsri_check_compressed(c, x, s, split_n) : BSR_OK;
-    BSRI_TRY(bsri_check_index_array(c, x->p_indices, x->p_count));
-    if (x->c_count != outputs + 1)
-        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, outputs + 1);
-    if (x->p_count != x->q_count)
-        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, x->p_count);
-    if (!contents) return BSR_OK;
-    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, x->p_count));
-    BSRI_TRY(bsri_check_range(c, x->p_indices, x->p_count, s->blocks));
-    return x->format == BSR_SCATTER_MM ? bsri_check_range(c, x->q_indices, x->q_count, s->sources) : BSR_OK;
-}
-
-static bsr_status bsri_check_scatter_spans(const bsri_call *c, bsri_spans *set, const bsr_scatter_indices *x) {
-    const int64_t *array[4], most = INT64_MAX / 8;
-    int64_t count[4];
-    int i;
-    array[0] = x->c_indices, array[1] = x->r_offsets, array[2] = x->p_indices, array[3] = x->q_indices;
-    count[0] = x->c_count, count[1] = x->r_count, count[2] = x->p_count, count[3] = x->q_count;
-    for (i = 0; i < 4; i++)
-        if (count[i] > 0) BSRI_TRY(bsri_span_read(c, set, BSR_ARG_INDICES, array[i], 8 * bsri_min(count[i], most)));
-    return BSR_OK;
-}
-static bsr_status bsri_check_indices(const bsri_call *c, const bsr_scatter_indices *x, int64_t cols) {
-    if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
-    BSRI_TRY(bsri_check_format(c, x));
-    if (x->split_n < 0) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n, cols);
-    return BSR_OK;
-}
-
-/* Shapes of blocks, others and accumulators against each other; fills in *s. */
-static bsr_status bsri_scatter_shapes(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
-                                      const bsr_scatter_indices *x, const bsr_dense *acc, bsri_scatter_shape *s) {
-    const int64_t split_n = x->split_n ? x->split_n : 1;
-    bsri_batch batch = bsri_batch_of(others->batch_dims, others->batch);
-    memset(s, 0, sizeof *s);
-    if (blocks->batch_dims > 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, blocks->batch_dims, 1);
-    s->blocks = blocks->batch_dims ? blocks->batch[0] : 1, s->ms = blocks->rows, s->ks = blocks->cols;
-    if (x->format == BSR_SCATTER_MM) {
-        s->ns = others->cols, s->sources = batch.count, s->tiles = bsri_batch_of(acc->batch_dims, acc->batch).count;
-        if (others->rows != s->ks) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, others->rows, s->ks);
-        if (acc->rows != s->ms) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->rows, s->ms);
-        if (acc->cols != s->ns) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->ns);
-        return BSR_OK;
-    }
-    s->m = acc->rows, s->k = others->rows, s->n = others->cols;
-    if (acc->cols != s->n) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->n);
-    if (s->n % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, s->n);
-    s->ns = s->n / split_n;
-    if (s->ms < 1 || s->m % s->ms)
-        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_ACCUMULATORS, 0, s->m, s->ms);
-    if (s->ks < 1 || s->k % s->ks) return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_OTHERS, 0, s->k, s->ks);
-    return bsri_check_batch_out(c, &batch, acc->batch_dims, acc->batch, BSR_ARG_ACCUMULATORS);
-}
-
-static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
-                                     const bsr_scatter_indices *x, const bsr_dense *acc) {
-    bsri_scatter_shape s;
-    bsri_spans set;
-    set.count = 0;
-    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_indices(c, x, others->cols));
-    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
-    BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
-    BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
-    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
-    return bsri_check_scatter_indices(c, x, &s);
-}
-
-static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
-                                     const bsr_scatter_indices *x, const bsr_dense *acc, bsr_plan *plan, int step) {
-    bsr_tune_row key;
-    bsri_product job;
-    int stop;
-    memset(&key, 0, sizeof key); /* one kernel: nothing to look up */
-    memset(&job, 0, sizeof job);
-    job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
-    job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
-    job.batch = bsri_batch_of(others->batch_dims, others->batch);
-    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
-    if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
-    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
-    if (stop) return BSR_OK;
-    job.isa = plan->kernel;
-    if (others->cols && blocks->cols) bsri_product_run(c->ctx, &job);
-    return BSR_OK;
-}
-
-BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
-                                  const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec) {
-    bsri_call c;
-    bsr_plan plan;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
-    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
-}
-
-/* One batch item of a dense operand. */
-static bsr_dense bsri_dense_item(const bsri_batch *batch, int64_t item, const bsr_dense *d) {
-    bsr_dense one = *d;
-    one.data = bsri_at(d->data, d->dtype, bsri_dense_offset(batch, item, d));
-    one.batch_dims = 0;
-    return one;
-}
-/* The same memory as a (rows/r) x (cols/c) batch of r x c tiles. */
-static bsr_dense bsri_dense_tiles(bsr_dense d, int64_t r, int64_t cols) {
-    bsr_dense t = d;
-    t.batch_dims = 2, t.rows = r, t.cols = cols;
-    t.batch[0] = d.rows / r, t.batch[1] = d.cols / cols;
-    t.batch_stride[0] = r * d.row_stride, t.batch_stride[1] = cols * d.col_stride;
-    return t;
-}
-/* The stored blocks of a 2-D matrix as a batch. */
-static bsr_dense bsri_dense_blocks(const bsr_matrix *a) {
-    bsr_dense d;
-    int64_t s[3];
-    bsri_value_strides(a, s);
-    d = bsr_dense_strided(a->values, a->dtype, a->block_rows, a->block_cols, s[1], s[2]);
-    return bsr_dense_batched(d, a->nnz, s[0]);
-}
-
-static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
-                                           const bsr_scatter_indices *x, const bsr_dense *out) {
-    const int64_t split_n = x && x->split_n ? x->split_n : 1;
-    bsri_product_call p;
-    bsri_scatter_shape s;
-    bsri_spans set;
-    memset(&p, 0, sizeof p);
-    p.a = a, p.b = b, p.out = out, p.alpha = 1.0, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
-    set.count = 0;
-    BSRI_TRY(bsri_check_product_operands(c, &p, &set));
-    if (a->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims, 0);
-    BSRI_TRY(bsri_check_product(c, &p, &set));
-    BSRI_TRY(bsri_check_indices(c, x, b->cols));
-    if (b->cols % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, b->cols);
-    memset(&s, 0, sizeof s);
-    s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
-    s.m = a->rows, s.k = a->cols, s.n = b->cols;
-    if (!bsri_mul(bsri_block_rows(a), split_n, &s.tiles)) s.tiles = INT64_MAX - 1; /* without columns; no list is as long */
-    if (!bsri_mul(bsri_block_cols(a), split_n, &s.sources)) s.sources = INT64_MAX;
-    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
-    return bsri_check_scatter_indices(c, x, &s);
-}
-
-/* The scatter itself, one product for each batch item in the format that names whole tiles. */
-static bsr_status bsri_dense_scatter_start(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
-                                           const bsr_scatter_indices *x, const bsr_dense *out, bsr_plan *plan, int step) {
-    const bsr_dense blocks = bsri_dense_blocks(a);
-    const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
-    const int64_t ns = b->cols / (x->split_n ? x->split_n : 1);
-    int64_t i;
-    if (step == BSRI_PLAN_ONLY) *plan = bsri_plan_default(c);
-    if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
-    if (x->format != BSR_SCATTER_MM) return bsri_scatter_start(c, &blocks, b, x, out, plan, step);
-    for (i = 0; i < (step == BSRI_PLAN_ONLY ? bsri_min(1, batch.count) : batch.count); i++) {
-        const bsr_dense one = bsri_dense_item(&batch, i, b), result = bsri_dense_item(&batch, i, out);
-        const bsr_dense tiles = bsri_dense_tiles(one, a->block_cols, ns), acc = bsri_dense_tiles(result, a->block_rows, ns);
-        BSRI_TRY(bsri_scatter_start(c, &blocks, &tiles, x, &acc, plan, step));
-    }
-    return BSR_OK;
-}
-
-BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
-                                        const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec) {
-    bsri_call c, clear;
-    bsr_plan plan, zero_plan;
-    bsr_exec open;
-    bsri_product_call zero;
-    int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
-    BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (stop) return BSR_OK;
-    open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
-    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
-    zero.a = a, zero.b = b, zero.out = out;
-    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
-    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>sampled-calls: checks and public function                                                      */
-/* ---------------------------------------------------------------------------------------------- */
-
-typedef struct bsri_sampled_call {
-    double alpha, beta;
-    const bsr_matrix *input, *out;
-    const bsr_dense *mat1, *mat2;
-    int32_t id_1, id_2, id_out, reduce;
-} bsri_sampled_call;
-
-static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
-    return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
-}
-
-/* input: null, or a matrix of out's pattern whose values are read only when beta is not zero. */
-static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
-    if (!p->input) return p->beta == 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
-    if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
-        return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
-    BSRI_TRY(bsri_check_matrix(c, set, p->input, BSR_ARG_INPUT, accepted, p->beta != 0 ? BSRI_READ : BSRI_PATTERN));
-    BSRI_TRY(bsri_check_same_sizes(c, p->out, p->input, BSR_ARG_INPUT));
-    return bsri_check_structure(c, p->input, BSR_ARG_INPUT, 0);
-}
-
-static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    bsri_batch batch = bsri_batch_none();
-    if (p->mat1->rows != p->out->rows)
-        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_1, -1, p->mat1->rows, p->out->rows);
-    if (p->mat2->cols != p->out->cols)
-        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_2, -1, p->mat2->cols, p->out->cols);
-    if (p->mat2->rows != p->mat1->cols)
-        return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_2, -1, p->mat2->rows, p->mat1->cols);
-    BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, p->mat2->dtype, p->id_2, p->out->dtype, p->id_out));
-    BSRI_TRY(bsri_check_whole(c, p->out->dtype, p->alpha, p->beta));
-    BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, p->id_1));
-    BSRI_TRY(bsri_join(c, &batch, p->mat2->batch_dims, p->mat2->batch, p->id_2));
-    if (p->reduce) BSRI_TRY(bsri_check_batch_fits(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
-    if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
-    if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
-    BSRI_TRY(bsri_check_sampled_input(c, p, set));
-    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
-    BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
-    if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
-    else BSRI_TRY(bsri_check_batch_sum(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
-    BSRI_TRY(bsri_check_structure(c, p->out, p->id_out, 0));
-    return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
-}
-
-/* *plan: written, except by BSRI_RUN_ONLY. */
-static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, bsr_plan *plan, int step) {
-    bsr_tune_row key =
-        bsri_tune_key(BSR_OP_SAMPLED_ADDMM, p->mat1->dtype, p->out->dtype, p->out, p->out->rows, p->mat1->cols, p->out->cols);
-    bsri_batch batch = bsri_batch_none();
-    bsri_sampled job;
-    int stop;
-    memset(&job, 0, sizeof job);
-    bsri_batch_join(&batch, p->mat1->batch_dims, p->mat1->batch);
-    bsri_batch_join(&batch, p->mat2->batch_dims, p->mat2->batch);
-    bsri_batch_join(&batch, p->out->batch_dims, p->out->batch);
-    job.out = p->out, job.input = p->input, job.mat1 = p->mat1, job.mat2 = p->mat2, job.alpha = p->alpha, job.beta = p->beta;
-    job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch;
-    if (step != BSRI_RUN_ONLY) {
-        *plan = bsri_plan_default(c);
-        plan->tile_rows = (int32_t)bsri_tile_rows(p->out->block_rows), plan->tile_cols = (int32_t)bsri_tile_cols(job.compute);
-    }
-    key.beta = bsri_scalar_class(p->beta, NULL), key.alpha = bsri_scalar_class(p->alpha, NULL);
-    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, &key, plan, step));
-    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
-    if (stop) return BSR_OK;
-    job.isa = plan->kernel;
-    bsri_sampled_run(c->ctx, &job);
-    return BSR_OK;
-}
-
-BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
-                                     const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec) {
-    bsri_spans set;
-    bsri_sampled_call p;
-    bsri_call c;
-    bsr_plan plan;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_ADDMM, exec));
-    memset(&p, 0, sizeof p);
-    p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
-    p.id_1 = BSR_ARG_MAT1, p.id_2 = BSR_ARG_MAT2, p.id_out = BSR_ARG_OUT;
-    set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0));
-    if (bsri_checking(&c)) {
-        BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
-        BSRI_TRY(bsri_check_sampled(&c, &p, &set));
-    }
-    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
-/* ---------------------------------------------------------------------------------------------- */
-
-#define BSRI_TRANS_ALL (BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)
-
-/* op(C) = op(A) op(B) put into one engine's terms. Transposed views live here. */
-typedef struct bsri_matmul_call {
-    bsr_dense one, two, result; /* dense operands as the engine sees them */
-    bsri_product_call product;
-    bsri_sampled_call sampled;
-    int32_t is_sampled, id_a, id_b, id_c, reduce;
-    uint64_t turned; /* for bsri_call */
-} bsri_matmul_call;
-
-static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
-    if ((o.dense != NULL) == (o.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, o.dense != NULL);
-    return BSR_OK;
-}
-static bsr_dense bsri_maybe_transposed(bsri_matmul_call *m, const bsr_dense *d, int id, int transposed) {
-    if (transposed) m->turned |= BSRI_MAY_BE(id);
-    return transposed ? bsr_dense_transposed(*d) : *d;
-}
-
-/* Which engine, with which views. DDS is the transposed problem: op(C)^T = op(B)^T op(A)^T. */
-static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint32_t trans, bsr_operand a, bsr_operand b,
-                                  bsr_operand out) {
-    const int ta = (trans & BSR_TRANS_A) != 0, tb = (trans & BSR_TRANS_B) != 0, tc = (trans & BSR_TRANS_C) != 0;
-    const int sparse = (a.sparse != NULL) + (b.sparse != NULL) + (out.sparse != NULL);
-    bsri_product_call *p = &m->product;
-    BSRI_TRY(bsri_check_operand(c, a, m->id_a));
-    BSRI_TRY(bsri_check_operand(c, b, m->id_b));
-    BSRI_TRY(bsri_check_operand(c, out, m->id_c));
-    if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
-    memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
-    m->is_sampled = out.sparse != NULL, m->turned = 0;
-    if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
-        const bsr_dense one = bsri_maybe_transposed(m, a.dense, m->id_a, ta != tc);
-        const bsr_dense two = bsri_maybe_transposed(m, b.dense, m->id_b, tb != tc);
-        m->one = tc ? two : one, m->two = tc ? one : two;
-        m->sampled.alpha = 1.0, m->sampled.mat1 = &m->one, m->sampled.mat2 = &m->two, m->sampled.out = out.sparse;
-        m->sampled.id_1 = tc ? m->id_b : m->id_a, m->sampled.id_2 = tc ? m->id_a : m->id_b, m->sampled.id_out = m->id_c;
-        m->sampled.reduce = m->reduce;
-        return BSR_OK;
-    }
-    p->alpha = 1.0, p->id_out = m->id_c, p->reduce = m->reduce, p->b = &m->one, p->out = &m->result;
-    if (a.sparse) { /* DSD */
-        p->a = a.sparse, p->trans = ta, p->id_a = m->id_a, p->id_b = m->id_b;
-        m->one = bsri_maybe_transposed(m, b.dense, m->id_b, tb), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, tc);
-    } else { /* DDS */
-        p->a = b.sparse, p->trans = !tb, p->id_a = m->id_b, p->id_b = m->id_a;
-        m->one = bsri_maybe_transposed(m, a.dense, m->id_a, !ta), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, !tc);
-    }
-    return BSR_OK;
-}
-static bsr_status bsri_matmul_check(const bsri_call *call, const bsri_matmul_call *m, bsri_spans *set) {
-    bsri_call c = *call;
-    c.turned = m->turned;
-    if (m->is_sampled) {
-        BSRI_TRY(bsri_check_sampled_operands(&c, &m->sampled, set));
-        return bsri_check_sampled(&c, &m->sampled, set);
-    }
-    BSRI_TRY(bsri_check_product_operands(&c, &m->product, set));
-    return bsri_check_product(&c, &m->product, set);
-}
-static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, bsr_plan *plan, int step) {
-    return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan, step) : bsri_product_start(c, &m->product, plan, step);
-}
-static int bsri_operand_dtype(bsr_operand o) { return o.dense ? o.dense->dtype : o.sparse ? o.sparse->dtype : 0; }
-
-BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand c_out,
-                              const bsr_exec *exec) {
-    bsri_matmul_call m;
-    bsri_spans set;
-    bsri_call c;
-    bsr_plan plan;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL, exec));
-    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
-    BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
-    BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
-    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
-}
-
-/* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
-static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) {
-    int i, j;
-    for (i = 0; i < set->count; i++)
-        for (j = 0; j < set->count && set->span[i].written; j++) {
-            const int item = i != j ? bsri_spans_overlap(&set->span[i], &set->span[j]) : 0;
-            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
-        }
-    return BSR_OK;
-}
-
-/* A gradient dx has the form of its operand x, pattern included, and x's batch dimensions. x's numbers are not read for it,
-   so nothing else looks at x where it is the only gradient: x has the other operand's type, and its pattern is read. */
-static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, bsr_operand x, int id_x, int dtype,
-                                           bsr_operand dx, int id) {
-    const int32_t have = dx.sparse ? dx.sparse->batch_dims : dx.dense->batch_dims;
-    const int32_t want = x.sparse ? x.sparse->batch_dims : x.dense->batch_dims;
-    const int64_t *have_size = dx.sparse ? dx.sparse->batch : dx.dense->batch;
-    const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
-    bsri_batch batch = bsri_batch_none();
-    if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
-    if (x.sparse) {
-        BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
-        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERANDS, id_x));
-    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERANDS));
-    if (bsri_operand_dtype(x) != dtype)
-        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x), dtype);
-    BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
-    BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
-    if (x.sparse) return bsri_check_same_pattern(c, x.sparse, dx.sparse, id);
-    if (x.dense->rows != dx.dense->rows)
-        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id_x, -1, x.dense->rows, dx.dense->rows);
-    if (x.dense->cols != dx.dense->cols)
-        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id_x, -1, x.dense->cols, dx.dense->cols);
-    return BSR_OK;
-}
-
-/* A dense dc has the batch that the forward result had. (A sparse one, as SDD's result, may have patterns of its own.) */
-static bsr_status bsri_check_gradient_batch(const bsri_call *c, bsr_operand a, bsr_operand b, const bsr_dense *dc) {
-    const bsr_operand side[2] = {a, b};
-    const int id[2] = {BSR_ARG_A, BSR_ARG_B};
-    bsri_batch batch = bsri_batch_none();
-    int i;
-    for (i = 0; i < 2; i++) {
-        const int32_t dims = side[i].sparse ? side[i].sparse->batch_dims : side[i].dense->batch_dims;
-        const int64_t *size = side[i].sparse ? side[i].sparse->batch : side[i].dense->batch;
-        BSRI_TRY(bsri_check_batch(c, dims, size, id[i]));
-        BSRI_TRY(bsri_join(c, &batch, dims, size, id[i]));
-    }
-    BSRI_TRY(bsri_check_batch(c, dc->batch_dims, dc->batch, BSR_ARG_DC));
-    return bsri_check_batch_out(c, &batch, dc->batch_dims, dc->batch, BSR_ARG_DC);
-}
-
-/* da and db are two matmuls: op(dA) = op(dC) op(B)^T and op(dB) = op(A)^T op(dC). */
-BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
-                                       bsr_operand da, bsr_operand db, const bsr_exec *exec) {
-    const uint32_t ta = trans & BSR_TRANS_A, tb = trans & BSR_TRANS_B, tc = trans & BSR_TRANS_C;
-    const int want_a = da.dense || da.sparse, want_b = db.dense || db.sparse;
-    bsri_matmul_call for_a, for_b;
-    bsri_spans set;
-    bsri_call c;
-    bsr_plan plan, plan_b;
-    int stop, check;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
-    check = bsri_checking(&c);
-    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
-    BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
-    BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
-    BSRI_TRY(bsri_check_operand(&c, dc, BSR_ARG_DC));
-    for_a.id_a = BSR_ARG_DC, for_a.id_b = BSR_ARG_B, for_a.id_c = BSR_ARG_DA, for_a.reduce = 1;
-    for_b.id_a = BSR_ARG_A, for_b.id_b = BSR_ARG_DC, for_b.id_c = BSR_ARG_DB, for_b.reduce = 1;
-    set.count = 0;
-    plan = plan_b = bsri_plan_default(&c);
-    if (want_a) {
-        const uint32_t flags = (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0);
-        BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
-        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
-        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, a, BSR_ARG_A, bsri_operand_dtype(b), da, BSR_ARG_DA));
-        BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_PLAN_ONLY));
-    }
-    if (want_b) {
-        const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
-        BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
-        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
-        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, b, BSR_ARG_B, bsri_operand_dtype(a), db, BSR_ARG_DB));
-        BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan_b, BSRI_PLAN_ONLY));
-    }
-    if (check) BSRI_TRY(bsri_check_written(&c, &set));
-    if (check && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
-    plan = !want_b ? plan : !want_a ? plan_b : bsri_plan_both(&plan, &plan_b); /* one plan speaks for both products */
-    if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
-    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
 
 #ifdef BSRI_CHOOSERS /* BSRI_CUDA, or a C++ program that tests the choosers alone */
@@ -10406,15 +10760,15 @@ enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 1
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
-    int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    int64_t panels; /* tiles of an item: panels of columns; groups of rows run fastest, so that a panel stays in the L2 */
     /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
        copies of one thread */
     int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump, width;
     int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
-    int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
+    int32_t stages, stage_bytes, b_at;                       /* stages, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
+    int32_t order, simple;   /* of tiles: 0 panel by panel, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
     uint32_t split_bits, by, by_inverse;   /* log2 of split (kept, as computing it spills registers); what tiles are numbered by,
@@ -10499,8 +10853,8 @@ typedef struct bsri_dev_narrow_tma {
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
    among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
    says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
-   stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
-enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+   stage, STAGE bytes, STAGES stages, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_STAGES = 8 };
 
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_epilogue_tile takes; others */
@@ -10539,7 +10893,7 @@ typedef struct bsri_dev_wgmma {
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
+    int32_t tiles, group_ctas;  /* tiles across out; of them those of a panel, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     bsri_list_view view;  /* as in p */
     uint32_t down;        /* rows from a tile of a stored block to the one below it */
@@ -10567,7 +10921,7 @@ typedef struct bsri_dev_wgmma {
     int32_t alpha_zero; /* alpha is 0 and by value: nothing is read */
     int32_t constant; /* index arrays may be read before the kernel before this one has ended */
     int32_t evict_first;   /* out leaves the L2 before other lines */
-    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
+    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first panel read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
        descriptors count, from a stage's first 32 products to the others, and what they say beside the address. */
@@ -10671,9 +11025,9 @@ typedef struct bsri_dev_attention {
 #define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
 
 /* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
-   values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
+   values through a ring of stages, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
    share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
-   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the stages is K0, K1, V0, K2, V1,
    ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
 enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
 
@@ -10817,18 +11171,18 @@ struct bsri_mma_tile : bsri_tile {
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, addresses are
    computed before memory may be read, and parameters that most calls need stand side by side. Warps of a CTA with tiles side by
-   side ask for the same values at about the same time, so these go through the L1. Two slots a warp leave room for four CTAs a
-   multiprocessor (CTAS), three slots for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
+   side ask for the same values at about the same time, so these go through the L1. Two stages a warp leave room for four CTAs a
+   multiprocessor (CTAS), three stages for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
    products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
    room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_small_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
-    static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
-    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int ROWS = MW, CTAS = CTAS_, STAGES = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
-    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, STAGE = base::E * SLICE, WARP = STAGES * STAGE;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 
@@ -10846,10 +11200,10 @@ constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * col
 template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
-    static constexpr int SLOT = bsri_narrow_tma_stage(ROWS, COLS);
+    static constexpr int STAGE = bsri_narrow_tma_stage(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
-    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
-    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int STAGES = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
+    static constexpr int THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
@@ -10877,7 +11231,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    /* blocks of 16: a fifth slot in place of a second box (note N8) */
+    /* blocks of 16: a fifth stage in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
@@ -10914,7 +11268,7 @@ template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile
 template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
     typedef S type;
-    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = PIECE < 8 ? 2 : 3;
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
     static constexpr bool BACKWARD = BACKWARD_;
 };
@@ -10931,10 +11285,10 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     typedef T type;
     static constexpr int HD = HD_, HEAD = HD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
     static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
-    static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
-    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
-    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
-    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
+    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / STAGE, STAGES = FIT < 8 ? FIT : 8;
+    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -10956,7 +11310,7 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
     typedef T type;
     typedef F real;
     static constexpr int EACH = EACH_, VEC = VEC_, ROWS = EACH_, COLS = VEC_; /* of a lane, not of a tile of out */
-    static constexpr int THREADS = 128, CTAS = 4;
+    static constexpr int THREADS = 128, CTAS = sizeof(T) == 1 ? 3 : 4; /* bytes: unpacked, they take more registers */
     static constexpr int IN_FLIGHT = BSRI_VECTOR_IN_FLIGHT; /* bytes of values that it asks for at a time, at most */
 };
 
@@ -11005,7 +11359,6 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
-enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
 #define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
@@ -11241,7 +11594,7 @@ enum {
     X(SORT_STARTS_I64, 608, bsri_sort_starts<int64_t>)       \
     X(LINES_MEASURE, 610, bsri_lines_measure)                \
     X(LINES_RANK, 611, bsri_rank_lines)                      \
-    X(LINES_THAT_ARE_TALL, 615, bsri_rank_tall)              \
+    X(LINES_THAT_ARE_LONG, 615, bsri_rank_long)              \
     X(GROUP_BIT_SETS_8, 612, bsri_group_bits<8>)             \
     X(GROUP_BIT_SETS_32, 614, bsri_group_bits<32>)           \
     X(GROUP_LISTS, 613, bsri_group_lists)                    \
@@ -11341,7 +11694,7 @@ static const bsri_instance *bsri_find(const bsri_wanted *w) {
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-choices: what a launch looks like, who may choose it                                    */
+/* >>cuda-choices: what a launch looks like, who may choose it, what choosers ask of operands     */
 /* ---------------------------------------------------------------------------------------------- */
 
 enum { /* fields of bsr_plan, as errors count them */
@@ -11387,16 +11740,12 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 
-/* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
-#ifdef BSRSPARSE_STATIC
-namespace { /* as they are defined there: >>product-wgmma and others */
-#endif
-static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
-static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
-static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
-static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
-#ifdef BSRSPARSE_STATIC
-} // namespace
+/* What the kernels' file has, declared where it is called: tensor maps, whose boxes are a tile's layout; 0 where the copy engine
+   can't have an operand. */
+#ifdef BSRSPARSE_STATIC /* as they are defined there */
+#define BSRI_TENSOR_MAPS(function) namespace { static int function; }
+#else
+#define BSRI_TENSOR_MAPS(function) static int function;
 #endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
@@ -11435,10 +11784,6 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     else s->refused[tier] = c.kernel ? BSR_WHY_PLAN : c.reason;
     if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-facts: what choosers ask of operands and products                                       */
-/* ---------------------------------------------------------------------------------------------- */
 
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
 
@@ -11522,7 +11867,8 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     if (p->items != 1 || p->reduce != 1) return 0;
     r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
     if (p->kind == BSRI_LIST_TRANSPOSED)
-        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW],
+        r->position = view + p->index.at[BSRI_POSITION];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
@@ -11622,7 +11968,7 @@ typedef struct bsri_facts {
 typedef struct bsri_gpu_model {
     double bytes_per_ns;           /* of memory */
     int64_t l2, l2_dense;          /* bytes that the L2 keeps of values; of a dense operand, while all else passes through */
-    int64_t l2_slab, l2_slab_tall; /* of a dense operand that is walked row by row: few rows, more */
+    int64_t l2_panel, l2_panel_long; /* of a dense operand that is walked row by row: few rows, more */
     int64_t l2_ahead;              /* what is asked for ahead of time and still there when it is wanted */
 } bsri_gpu_model;
 static constexpr bsri_gpu_model bsri_h200 = {4800.0, 50 << 20, 30 << 20, 48 << 20, 24 << 20, 16 << 20};
@@ -11842,7 +12188,7 @@ static constexpr double bsri_mma_long_first = 0.7;          /* of the longest ro
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
 static constexpr double bsri_small_out_cols = 0.1;      /* FUSED: out column-major and nothing else */
-static constexpr double bsri_small_far = 0.6;           /* all rows read a slab together: of what comes from beyond the L2 */
+static constexpr double bsri_small_far = 0.6;           /* all rows read a panel together: of what comes from beyond the L2 */
 static constexpr double bsri_small_waves = 0.9;         /* tiles that are there at once take this, and */
 static constexpr double bsri_small_crowd = 0.75;        /* this for each time that a multiprocessor is full */
 static constexpr double bsri_small_longer = 2.0;        /* the longest row's blocks are waited for one by one */
@@ -11882,8 +12228,8 @@ static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many grou
 static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
 /* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
 static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
-static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its slots */
-static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of slots a multiprocessor */
+static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its stages */
+static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of all stages on a multiprocessor */
 static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
 static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
@@ -11897,13 +12243,12 @@ static constexpr double bsri_assign_late = 2.5;           /* rounds that are ove
 static constexpr double bsri_assign_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
 static constexpr double bsri_assign_read = 1000.0;        /* the same where lengths are read while it deals */
 static constexpr double bsri_assign_uneven = 2.55;        /* times a mean unit: one that may be far longer */
-static constexpr double bsri_long_share = 0.05;         /* a tall unit: of what a team has altogether, */
-static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a slab, if that is more */
+static constexpr double bsri_long_share = 0.05;         /* a long unit: of what a team has altogether, */
+static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a panel, if that is more */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
 /* ---------------------------------------------------------------------------------------------- */
-
 
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
@@ -11976,7 +12321,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
     return e;
 }
 
-/* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
+/* Stages of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one stage's parity only.
    Where shared memory is short the tile shrinks. Whether there are enough. */
 static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
                         const bsri_instance **x, bsri_choice *c, bsri_dev_mma *m) {
@@ -12005,7 +12350,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
     const int line = s->slice * (int)size;
     m->view = p->view, m->down = (int32_t)(p->br * p->a_rs * size), m->right = (int32_t)(p->bc * p->a_cs * size);
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
-    m->slabs = bsri_ceil_div(p->width, cols);
+    m->panels = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_jump = 512 / (values == 2 ? s->warp_rows * (int)size : line) * m->a_line;
     m->a_step = s->slice * (values == 2 ? m->a_line : size), m->a_part = s->warp_rows * (values == 2 ? size : m->a_line);
@@ -12031,7 +12376,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / x->warp_rows);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
-    c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
+    c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
@@ -12070,7 +12415,7 @@ static void bsri_small_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = bsri_small_longer;
     /* Many tiles one after another take less each (note N18). */
     if (p->br < 64 && t.waves > bsri_small_many) t.apart = pow(t.waves / bsri_small_many, -0.25);
-    /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
+    /* A panel that ends within a tile is fetched piece by piece with a check each: longer, where a warp has little else
        to do (note N18). Tiles that run at the same time wait for it. */
     if (p->width % cols) t.edge = 1.0 + bsri_small_edge * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
@@ -12114,13 +12459,13 @@ static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_prod
     }
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->panels);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
-    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
+    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some panels, so that each panel is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
-    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
-    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
-    m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_panel : bsri_h200.l2_panel_long);
+    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->panels, teams) * teams);
+    m->by = (uint32_t)bsri_max(1, m->order ? m->panels : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_small_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     /* stages are those of the first one found: a plan is to serve other epilogues, too (but not one of 128 columns, as there is
        no such kernel for them) */
@@ -12211,7 +12556,7 @@ static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-tiny: products of blocks too small or too odd for tensor cores: lanes, parameters  */
+/* >>cuda-plan-lanes: products of tiny or odd blocks, and with one column: lanes, parameters      */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The least power of two that is not below n, its logarithm; at most `most`. */
@@ -12324,10 +12669,6 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->sets, BSRI_TINY_WARPS);
     return c;
 }
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-vector: products with one column: lanes, shares of warps                           */
-/* ---------------------------------------------------------------------------------------------- */
 
 /* The most columns of a block that one load can bring, up to 16 bytes. */
 static int bsri_vector_piece_of(const bsri_dev_product *p, int64_t size) {
@@ -12453,7 +12794,7 @@ static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
+/* >>cuda-plan-narrow: products of few columns by tensor loads: estimates, choice, parameters     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
@@ -12462,26 +12803,26 @@ static int bsri_narrow_tma_layout(const bsri_dev_product *p, const bsri_facts *f
 }
 /* What shares a tile's blocks, in shared memory. */
 typedef struct bsri_narrow_tma_shape {
-    int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
+    int32_t share, stages; /* warps, or groups of four; blocks that each has under way */
     int64_t tiles;
     double each, full; /* tiles of a multiprocessor; of the places that it has for them */
 } bsri_narrow_tma_shape;
 /* most: warps or groups that there may be. */
 static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
                                                       int most) {
-    const int slot = bsri_narrow_tma_stage(rows, cols);
+    const int stage = bsri_narrow_tma_stage(rows, cols);
     const int limit = (cols > 64 ? bsri_narrow_tma_groups_wide : bsri_narrow_tma_groups) / most;
     bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
+    if (cols >= 64) { /* stages: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++)
-            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) +
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * stage, bsri_narrow_tma_sums(64, cols)) +
                                                                 bsri_narrow_tma_besides));
-        s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
-        s.full = s.each / places[s.slots];
+        s.stages = deep == 3 && s.each > places[3] ? 2 : deep;
+        s.full = s.each / places[s.stages];
     } else {
         /* All tiles run at once, with two blocks on their way for each warp. One tile a multiprocessor has eight warps; else
            there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
@@ -12491,8 +12832,8 @@ static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, co
         const int64_t mean = p->a.nnz * p->bc / (p->tiles * bsri_narrow_tma_blocks) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
         const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > bsri_narrow_tma_values ? 2 : 4);
-        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * slot * 2)));
-        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (double)room;
+        s.stages = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * stage * 2)));
+        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * stage) / (double)room;
     }
     return s;
 }
@@ -12560,6 +12901,7 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols))
 static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
     const bsri_dev_product *const p = f->stored;
@@ -12586,7 +12928,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->view = bsri_view_of(p->br / rows, p->bc / 64), m->strips = (int32_t)(p->tiles * m->view.rows);
-    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.stages;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
         /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
@@ -12611,6 +12953,10 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
     return bsri_narrow_tma_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
+/* ---------------------------------------------------------------------------------------------- */
 
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
@@ -12731,14 +13077,14 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
-/* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
-   is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
+/* How units are dealt, as if columns were random. One is long where, started with the last panel, it would still run when all
+   else is done: what a team has of a panel, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->panels * (double)groups;
-    double mean, tall, tile, longest; /* tile: its clocks */
+    double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
@@ -12747,8 +13093,8 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
            m->fixed_stages;
     tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
-    tall = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
-    m->long_stages = tall < 1e9 ? (int32_t)tall : 1000000000;
+    long_from = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
+    m->long_stages = long_from < 1e9 ? (int32_t)long_from : 1000000000;
     m->late_stages = (int32_t)bsri_max(1, 1024 / clocks), m->mean_stages = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
@@ -12758,7 +13104,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     else if (groups > 32 && tile < bsri_assign_read * m->groups_of_ctas)
         m->static_rounds = (int32_t)bsri_max(1, (int64_t)units / m->groups_of_ctas - 2);
 }
-/* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
+/* Brings the first panel ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
    an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
@@ -12786,6 +13132,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
@@ -13031,6 +13378,8 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
+                                         int entry))
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -13146,6 +13495,7 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -13760,7 +14110,7 @@ typedef struct bsri_dev_rank {
     const int32_t *member, *length;
     int32_t *order, *lengths; /* lengths null: only the order */
     int64_t group;
-    int64_t *tall; /* as bsri_schedule_tall */
+    int64_t *long_groups; /* as bsri_schedule_long */
 } bsri_dev_rank;
 
 typedef struct bsri_dev_expand {
@@ -13838,7 +14188,7 @@ typedef struct bsri_dev_validate {
     bsri_view index, schedule;
     const void *start, *list; /* unions: the lines of one pattern */
     int64_t pattern;
-    uint64_t *record; /* the first failure as stage and place; then item, index, value; tall groups */
+    uint64_t *record; /* the first failure as stage and place; then item, index, value; long groups */
     uint32_t *seen;   /* [patterns][lines + 1] */
     int64_t rows, cols, span, fixed, parts, group, lines, work;
     int32_t stage, transposed;
@@ -13883,7 +14233,7 @@ typedef struct bsri_dev_layout {
 #include "bsrsparse_kernels.cuh"
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-launch: the host side of the CUDA backend                                               */
+/* >>cuda-launch: queues, launches, what choosers are asked, the device                           */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Where a launch goes: the call's stream, its cap of the grid (0: none), its workspace; what may stop it. */
@@ -14020,20 +14370,29 @@ static int bsri_tune_knows(const bsri_call *c) {
         }
     return !rows;
 }
-/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits,
-   or A^T without its index.
-   A table has rows only where they gain: a call without one of its own is nothing to warn of. */
+/* 0, or what a logger hears of a plan that is some ten times slower than its neighbour: tensor cores of an aligned operand, of a
+   block size next to it, of A instead of A^T. */
+static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
+    const int tensor = bsr_dtype_size(key->dtype) < 4 || key->dtype == BSR_F64 || /* TF32 is leave to use them in f32 */
+                       (c->flags & (BSR_EXEC_TF32 | BSR_EXEC_TF32X3));
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
+    if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
+    if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
+    return plan->reason == BSR_WHY_TINY && key->n >= 64 && bsr_dtype_size(key->dtype) < 4 ? BSR_ITEM_SLOW_PATH : 0;
+}
+/* Once per key: a slow path; once per operation: a GPU that no table knows. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
-    const int scans = (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) != 0;
-    const int slow = scans || (plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
-                               bsr_dtype_size(key->dtype) < 4);
+    const int slow = bsri_slow_path(c, key, plan);
     char line[400];
+    uint32_t number = bsri_check_sum((uint32_t)slow, c->op);
     bsri_text t;
-    if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
-    if (!bsri_once(c->ctx, slow ? bsri_check_sum(bsri_check_sum(bsri_check_sum((uint32_t)key->op, key->dtype), key->block_rows),
-                                                 scans ? -1 : plan->refused)
-                                : (uint32_t)key->op))
-        return;
+    if (plan->source == BSR_PLAN_CALLER || !bsri_warns(c)) return;
+    if (!slow && (!key->op || plan->source != BSR_PLAN_HEURISTIC || bsri_tune_knows(c))) return;
+    if (slow) {
+        number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->dtype), key->block_rows), key->block_cols);
+        number = bsri_check_sum(number, plan->refused);
+    }
+    if (!bsri_once(c->ctx, number)) return;
     t.data = line, t.size = sizeof line, t.length = 0;
     if (slow) {
         bsr_plan_string(plan, line, sizeof line);
@@ -14041,7 +14400,7 @@ static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, cons
         bsri_put(&t, bsr_op_name(key->op)), bsri_put(&t, " runs on untuned parameters: no table has rows for ");
         bsri_put(&t, c->ctx->gpu.name), bsri_put(&t, " (see bsr_tune)");
     }
-    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
+    c->ctx->logger.func(BSR_LOG_WARN, slow ? slow : BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
 }
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan) {
@@ -14078,13 +14437,82 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     return bsri_settle(c, plan, step, &stop);
 }
+/* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
+static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    cudaError_t e;
+    ctx->tensor_map = NULL;
+    if (ctx->cc_major < 9) return cudaSuccess;
+#if CUDART_VERSION >= 12050
+    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
+#else
+    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
+#endif
+    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
+    return e;
+}
+
+/* What tuned tables call the device. */
+static void bsri_cuda_name(bsr_context *ctx, const char *name) {
+    size_t i;
+    memset(&ctx->gpu, 0, sizeof ctx->gpu);
+    for (i = 0; i + 1 < sizeof ctx->gpu.name && name[i]; i++)
+        ctx->gpu.name[i] = name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\' || name[i] == '?' ? '_' : name[i];
+    ctx->gpu.arch = ctx->cc_major * 10 + ctx->cc_minor, ctx->gpu.units = ctx->sm_count;
+}
+/* Does what cudaGetDeviceCount() says mean that there is no GPU here: no device, or no driver (an old one has a version)? */
+static int bsri_cuda_absent(cudaError_t e) {
+    int driver = 0;
+    if (e == cudaErrorInsufficientDriver) return cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+    return e == cudaErrorNoDevice || (int)e == 34; /* cudaErrorStubLibrary, which CUDA 11.0 has not yet */
+}
+/* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
+   left alone and no error stays behind in the runtime. *absent: there is no GPU here. */
+static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *absent) {
+    struct cudaDeviceProp properties;
+    bsr_context made = *ctx;
+    int before = -1;
+    cudaError_t e = cudaGetDeviceCount(&made.devices);
+    if (e == cudaSuccess && !made.devices) e = cudaErrorNoDevice;
+    *absent = bsri_cuda_absent(e);
+    if (e == cudaSuccess) e = cudaGetDevice(&before);
+    if (e == cudaSuccess && device_plus_one < 0) e = cudaErrorInvalidDevice;
+    made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
+    if (e == cudaSuccess && made.device != before) e = cudaSetDevice(made.device);
+    if (e == cudaSuccess) e = cudaFree(NULL); /* makes the primary context */
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.sm_count, cudaDevAttrMultiProcessorCount, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_major, cudaDevAttrComputeCapabilityMajor, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
+    if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
+    if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
+    if (e == cudaSuccess) e = bsri_load_kernels(&made);
+    if (before >= 0 && made.device != before) {
+        const cudaError_t back = cudaSetDevice(before);
+        if (e == cudaSuccess) e = back;
+    }
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return e;
+    }
+    made.backend = BSR_BACKEND_CUDA, made.isa = 0; /* the kernel is chosen call by call */
+    *ctx = made;
+    return cudaSuccess;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-products: products and sampled products on the CUDA backend                             */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
 typedef struct bsri_cuda_sort {
     bsri_dev_sort s;
     int64_t at[8], passes, bits, total_bits;
     int dtype;
 } bsri_cuda_sort;
-/* The transposed index that a call is to build: >>cuda-matrices. */
+/* The transposed index that a call is to build: >>cuda-views. */
 typedef struct bsri_cuda_index {
     bsr_matrix of;
     bsri_cuda_sort sort;
@@ -14249,71 +14677,6 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
             return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
-}
-
-/* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
-static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
-    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    cudaError_t e;
-    ctx->tensor_map = NULL;
-    if (ctx->cc_major < 9) return cudaSuccess;
-#if CUDART_VERSION >= 12050
-    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
-#else
-    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
-#endif
-    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
-    return e;
-}
-
-/* What tuned tables call the device. */
-static void bsri_cuda_name(bsr_context *ctx, const char *name) {
-    size_t i;
-    memset(&ctx->gpu, 0, sizeof ctx->gpu);
-    for (i = 0; i + 1 < sizeof ctx->gpu.name && name[i]; i++)
-        ctx->gpu.name[i] = name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\' || name[i] == '?' ? '_' : name[i];
-    ctx->gpu.arch = ctx->cc_major * 10 + ctx->cc_minor, ctx->gpu.units = ctx->sm_count;
-}
-/* Does what cudaGetDeviceCount() says mean that there is no GPU here: no device, or no driver (an old one has a version)? */
-static int bsri_cuda_absent(cudaError_t e) {
-    int driver = 0;
-    if (e == cudaErrorInsufficientDriver) return cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
-    return e == cudaErrorNoDevice || (int)e == 34; /* cudaErrorStubLibrary, which CUDA 11.0 has not yet */
-}
-/* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
-   left alone and no error stays behind in the runtime. *absent: there is no GPU here. */
-static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *absent) {
-    struct cudaDeviceProp properties;
-    bsr_context made = *ctx;
-    int before = -1;
-    cudaError_t e = cudaGetDeviceCount(&made.devices);
-    if (e == cudaSuccess && !made.devices) e = cudaErrorNoDevice;
-    *absent = bsri_cuda_absent(e);
-    if (e == cudaSuccess) e = cudaGetDevice(&before);
-    if (e == cudaSuccess && device_plus_one < 0) e = cudaErrorInvalidDevice;
-    made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
-    if (e == cudaSuccess && made.device != before) e = cudaSetDevice(made.device);
-    if (e == cudaSuccess) e = cudaFree(NULL); /* makes the primary context */
-    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.sm_count, cudaDevAttrMultiProcessorCount, made.device);
-    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_major, cudaDevAttrComputeCapabilityMajor, made.device);
-    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
-    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
-    if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
-    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
-    if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
-    if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
-    if (e == cudaSuccess) e = bsri_load_kernels(&made);
-    if (before >= 0 && made.device != before) {
-        const cudaError_t back = cudaSetDevice(before);
-        if (e == cudaSuccess) e = back;
-    }
-    if (e != cudaSuccess) {
-        (void)cudaGetLastError();
-        return e;
-    }
-    made.backend = BSR_BACKEND_CUDA, made.isa = 0; /* the kernel is chosen call by call */
-    *ctx = made;
-    return cudaSuccess;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -14570,11 +14933,9 @@ static bsr_status bsri_cuda_indices(const bsri_call *c) {
     c->watch->done = 1;
     return BSR_OK;
 }
-#endif /* BSRI_CUDA */
 
-#ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* >>cuda-views: transposed index, schedule, validate on the CUDA backend                         */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
@@ -14674,11 +15035,12 @@ static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_inde
     f.data = (int64_t *)(void *)x->buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
-        f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
+        f.spare[0] = v->at[BSRI_ROW] / 8, f.spare[1] = v->at[BSRI_POSITION] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
-    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[0], x->buffer + v->at[1], x->buffer + v->at[2]);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[BSRI_CCOL], x->buffer + v->at[BSRI_ROW],
+                               x->buffer + v->at[BSRI_POSITION]);
 }
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
     bsri_cuts cuts = {0, 0};
@@ -14788,10 +15150,10 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     } else {
         r.length = l->distinct;
     }
-    r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
+    r.order = (int32_t *)((char *)buffer + v->at[BSRI_ORDER]), r.lengths = (int32_t *)((char *)buffer + v->at[BSRI_LENGTHS]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
-    r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, BSRI_CTA_WIDE);
+    r.long_groups = (int64_t *)buffer + BSRI_SCHEDULE_LONG;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 
@@ -14814,36 +15176,36 @@ static bsr_status bsri_cuda_headers(const bsri_call *c, const bsr_matrix *m, int
     memset(have, 0, 2 * BSRI_VIEW_HEADER);
     for (i = 0; i < 2; i++)
         if (view[i])
-            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8 * i, view[i], BSRI_VIEW_HEADER, cudaMemcpyDeviceToHost,
-                                                         c->exec->stream)));
+            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + BSRI_VIEW_WORDS * i, view[i], BSRI_VIEW_HEADER,
+                                                         cudaMemcpyDeviceToHost, c->exec->stream)));
     return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
 }
-/* What a schedule says of unions, and how many are tall; s: its header. */
+/* What a schedule says of unions, and how many are long; s: its header. */
 static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *s) {
     const bsr_matrix *m = &v->m;
     bsri_dev_rank r;
     BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, v->patterns.count, v->schedule.groups * v->group));
-    if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+    if (s[BSRI_SCHEDULE_TRANSPOSED]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
     for (v->pattern = 0; v->pattern < v->patterns.count; v->pattern++) {
         const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
         v->start = it.crow, v->list = it.col;
-        if (s[6]) {
+        if (s[BSRI_SCHEDULE_TRANSPOSED]) {
             v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
             v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
         }
         BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
-    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
-    r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, BSRI_CTA_WIDE);
+    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[BSRI_LENGTHS]);
+    r.long_groups = (int64_t *)v->record + 4;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
 static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, int64_t seen_at) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], found[5], patterns = v->patterns.count;
-    const int64_t *t = have, *s = have + 8;
+    int64_t have[2 * BSRI_VIEW_WORDS], found[5], patterns = v->patterns.count;
+    const int64_t *t = have, *s = have + BSRI_SCHEDULE_WORD; /* headers */
     int bad, late = -1;
     BSRI_TRY(bsri_cuda_headers(c, m, have));
     if (m->transposed_index) {
@@ -14855,11 +15217,11 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     }
     if (m->schedule) {
         late = bsri_schedule_differs(m, s);
-        if (late < 0 && !bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
+        if (late < 0 && !bsri_schedule_layout_of(m, s, &v->schedule))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     }
     if (m->schedule && late < 0) {
-        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
+        v->group = s[BSRI_SCHEDULE_GROUP], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
         BSRI_TRY(bsri_cuda_zero(c, v->seen, (patterns * (v->lines + 1) + 1) / 2 * 8, NULL, 0, NULL, 0));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
@@ -14867,15 +15229,16 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     if (m->transposed_index && late < 0)
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
     if (m->schedule && late < 0) {
-        if (s[4] != 1 && s[4] != 2 && s[4] != 4 && s[4] != 8) late = 12;
-        else if (s[6] != 0 && s[6] != 1) late = 14;
-        else if (s[5] != v->schedule.groups) late = 13;
+        if (v->group != 1 && v->group != 2 && v->group != 4 && v->group != 8) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUP;
+        else if (s[BSRI_SCHEDULE_TRANSPOSED] != 0 && s[BSRI_SCHEDULE_TRANSPOSED] != 1)
+            late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TRANSPOSED;
+        else if (s[BSRI_SCHEDULE_GROUPS] != v->schedule.groups) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUPS;
     }
     if (m->schedule && late < 0) BSRI_TRY(bsri_cuda_validate_unions(c, v, q, s));
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
-    if (m->schedule && late < 0 && s[7] != found[4]) late = 15;
-    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, late < 8 ? s[late] : s[late - 8]);
+    if (m->schedule && late < 0 && s[BSRI_SCHEDULE_LONG] != found[4]) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG;
+    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, s[late % BSRI_VIEW_WORDS]);
 }
 static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -14906,6 +15269,10 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
     return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, seen_at) : BSR_OK;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrices: conversions, index lists, layouts on the CUDA backend                         */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of a dense matrix, 2: its columns consist of aligned pieces; 0: neither. A piece is 16 bytes, or 8 elements if those
    are fewer. The last may be cut. */
@@ -15835,7 +16202,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
     r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
     least = t->reference = bsri_climb_at(c, reference);
-    for (tier = 0; tier <= 3; tier++) {
+    for (tier = 0; tier < BSRI_TIERS; tier++) {
         memset(&asked, 0, sizeof asked), asked.kernel = tier;
         if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSRI_TUNE_FLAGS) != BSR_OK) continue;
         bsri_tune_point_of(t, &plan, v);
@@ -15908,79 +16275,947 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>constructors: views and matrices by value                                                    */
+/* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Inputs may be const; one struct serves inputs and outputs, and only what a call names as an output is written through it. */
-static void *bsri_wrapped(const void *data) { return (void *)(uintptr_t)data; }
-
-BSR_API bsr_dense bsr_dense_strided(const void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride,
-                                    int64_t col_stride) {
-    bsr_dense d;
-    memset(&d, 0, sizeof d);
-    d.data = bsri_wrapped(data), d.dtype = dtype, d.rows = rows, d.cols = cols, d.row_stride = row_stride;
-    d.col_stride = col_stride;
-    return d;
-}
-BSR_API bsr_dense bsr_dense_row_major(const void *data, int dtype, int64_t rows, int64_t cols) {
-    return bsr_dense_strided(data, dtype, rows, cols, cols, 1);
-}
-BSR_API bsr_dense bsr_dense_col_major(const void *data, int dtype, int64_t rows, int64_t cols) {
-    return bsr_dense_strided(data, dtype, rows, cols, 1, rows);
-}
-BSR_API bsr_dense bsr_dense_transposed(bsr_dense d) {
-    bsr_dense t = d;
-    t.rows = d.cols, t.cols = d.rows, t.row_stride = d.col_stride, t.col_stride = d.row_stride;
-    return t;
+/* A context for what needs none, its calls and their errors: host memory, no logger. */
+BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
+    static const bsr_context host = BSR_ZERO;
+    memset(exec, 0, sizeof *exec);
+    exec->error = error;
+    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
 }
 
-/* Makes room for one more outermost dimension; more than BSR_MAX_BATCH_DIMS is left to the checks to refuse. */
-static void bsri_push_outer(int32_t dims, int64_t *list, int64_t value) {
+#ifndef BSRSPARSE_NO_IO
+#define BSRI_FILE_HEADER INT64_C(100000000) /* bytes of a header, as the format's own library has it: places fit 31 bits */
+#define BSRI_FILE_PREFIX 8                  /* its size stands in front */
+#define BSRI_FILE_DEPTH 64                  /* of JSON that is passed over */
+
+/* A position in JSON, and the first thing found wrong. */
+typedef struct bsri_json {
+    const unsigned char *file;
+    uint64_t at, end;
+    int item; /* bsr_item, or 0 */
+    int64_t place, value, wanted;
+} bsri_json;
+static int bsri_json_bad(bsri_json *j, int item, uint64_t place, int64_t value, int64_t wanted) { /* always 0 */
+    if (!j->item) j->item = item, j->place = (int64_t)place, j->value = value, j->wanted = wanted;
+    return 0;
+}
+static int bsri_json_here(const bsri_json *j) { return j->at < j->end ? j->file[j->at] : -1; }
+static int bsri_json_no(bsri_json *j) { return bsri_json_bad(j, BSR_ITEM_FILE_JSON, j->at, bsri_json_here(j), -1); }
+static void bsri_json_blanks(bsri_json *j) {
+    int ch = bsri_json_here(j);
+    while (ch == ' ' || ch == '\n' || ch == '\t' || ch == '\r') j->at++, ch = bsri_json_here(j);
+}
+/* The next character but blanks, if it is this one; it must be. */
+static int bsri_json_is(bsri_json *j, int ch) {
+    bsri_json_blanks(j);
+    if (bsri_json_here(j) != ch) return 0;
+    j->at++;
+    return 1;
+}
+static int bsri_json_want(bsri_json *j, int ch) { return bsri_json_is(j, ch) || bsri_json_no(j); }
+static int bsri_json_word(bsri_json *j, const char *word) {
+    for (; *word; word++, j->at++)
+        if (bsri_json_here(j) != *word) return bsri_json_no(j);
+    return 1;
+}
+
+/* Bytes of the UTF-8 character at p, 0 where there is none: no surrogates, none written longer than needed, up to 0x10ffff. */
+static int bsri_utf8(const unsigned char *p, const unsigned char *end) {
+    const int n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
     int i;
-    for (i = dims < BSR_MAX_BATCH_DIMS ? dims : BSR_MAX_BATCH_DIMS - 1; i > 0; i--) list[i] = list[i - 1];
-    list[0] = value;
+    if (end - p < n) return 0;
+    for (i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
 }
-BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride) {
-    if (d.batch_dims < 0 || d.batch_dims >= BSR_MAX_BATCH_DIMS) {
-        d.batch_dims = BSR_MAX_BATCH_DIMS + 1;
-        return d;
+static int bsri_utf8_put(uint32_t u, unsigned char out[4]) {
+    if (u < 0x80) return out[0] = (unsigned char)u, 1;
+    if (u < 0x800) return out[0] = (unsigned char)(0xc0 | u >> 6), out[1] = (unsigned char)(0x80 | (u & 63)), 2;
+    if (u < 0x10000) {
+        out[0] = (unsigned char)(0xe0 | u >> 12), out[1] = (unsigned char)(0x80 | (u >> 6 & 63));
+        return out[2] = (unsigned char)(0x80 | (u & 63)), 3;
     }
-    bsri_push_outer(d.batch_dims, d.batch, n);
-    bsri_push_outer(d.batch_dims, d.batch_stride, stride);
-    d.batch_dims++;
-    return d;
+    out[0] = (unsigned char)(0xf0 | u >> 18), out[1] = (unsigned char)(0x80 | (u >> 12 & 63));
+    return out[2] = (unsigned char)(0x80 | (u >> 6 & 63)), out[3] = (unsigned char)(0x80 | (u & 63)), 4;
 }
-BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
-                                   const void *crow_indices, const void *col_indices, int index_dtype, const void *values,
-                                   int dtype) {
+static int bsri_json_hex(bsri_json *j, uint32_t *u) { /* four digits */
+    int i;
+    for (*u = 0, i = 0; i < 4; i++, j->at++) {
+        const int ch = bsri_json_here(j), low = ch | 32;
+        const int digit = ch >= '0' && ch <= '9' ? ch - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+        if (ch < 0 || digit < 0) return bsri_json_no(j);
+        *u = *u << 4 | (uint32_t)digit;
+    }
+    return 1;
+}
+/* What stands behind a backslash, as UTF-8: its bytes, or -1. */
+static int bsri_json_escape(bsri_json *j, unsigned char out[4]) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const int ch = bsri_json_here(j);
+    const char *p = ch > 0 ? strchr(from, ch) : NULL;
+    uint32_t u, low;
+    if (p) return j->at++, out[0] = (unsigned char)to[p - from], 1;
+    if (ch != 'u') return bsri_json_no(j) - 1;
+    j->at++;
+    if (!bsri_json_hex(j, &u)) return -1;
+    if (u >= 0xd800 && u < 0xdc00) { /* the first half of a pair */
+        if (!bsri_json_word(j, "\\u") || !bsri_json_hex(j, &low)) return -1;
+        if (low < 0xdc00 || low > 0xdfff) return j->at -= 4, bsri_json_no(j) - 1;
+        u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
+    } else if (u >= 0xdc00 && u < 0xe000) return j->at -= 4, bsri_json_no(j) - 1;
+    return bsri_utf8_put(u, out);
+}
+/* The next character inside a string: its bytes as UTF-8, 0 behind the closing quote, or -1. */
+static int bsri_json_char(bsri_json *j, unsigned char out[4]) {
+    const int ch = bsri_json_here(j);
+    int n;
+    if (ch < 0x20) return bsri_json_no(j) - 1; /* or the end */
+    if (ch == '"') return j->at++, 0;
+    if (ch == '\\') return j->at++, bsri_json_escape(j, out);
+    if ((n = bsri_utf8(j->file + j->at, j->file + j->end)) == 0) return bsri_json_no(j) - 1;
+    memcpy(out, j->file + j->at, (size_t)n), j->at += (uint64_t)n;
+    return n;
+}
+/* A string: *from is where its first character stands, *hash is one of the characters. */
+static int bsri_json_string(bsri_json *j, uint64_t *from, uint64_t *hash) {
+    unsigned char ch[4];
+    int n, i;
+    if (!bsri_json_want(j, '"')) return 0;
+    *from = j->at, *hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    while ((n = bsri_json_char(j, ch)) > 0)
+        for (i = 0; i < n; i++) *hash = (*hash ^ ch[i]) * UINT64_C(1099511628211);
+    return n == 0;
+}
+static bsri_json bsri_json_from(const void *file, uint64_t at, uint64_t end) {
+    bsri_json j;
+    memset(&j, 0, sizeof j);
+    j.file = (const unsigned char *)file, j.at = at, j.end = end;
+    return j;
+}
+/* Is the string (of known good JSON) whose characters begin at `from` these names, one after the other? */
+static int bsri_json_equals(const bsri_json *j, uint64_t from, const char *const names[3]) {
+    bsri_json s = bsri_json_from(j->file, from, j->end);
+    unsigned char ch[4];
+    int n, i, k = 0;
+    const char *p = names[0];
+    while ((n = bsri_json_char(&s, ch)) > 0)
+        for (i = 0; i < n; i++, p++) {
+            while (!*p && k < 2) p = names[++k];
+            if (!*p || (unsigned char)*p != ch[i]) return 0;
+        }
+    while (!*p && k < 2) p = names[++k];
+    return n == 0 && !*p;
+}
+/* Are two of them the same? */
+static int bsri_json_same(const void *file, uint64_t end, uint64_t a, uint64_t b) {
+    bsri_json s = bsri_json_from(file, a, end), t = bsri_json_from(file, b, end);
+    unsigned char x[4], y[4];
+    int n;
+    do {
+        n = bsri_json_char(&s, x);
+        if (n != bsri_json_char(&t, y) || (n > 0 && memcmp(x, y, (size_t)n))) return 0;
+    } while (n > 0);
+    return n == 0;
+}
+/* A whole number from 0 to most, without sign, point and leading zeros. */
+static int bsri_json_number(bsri_json *j, int64_t most, int64_t *out) {
+    uint64_t from;
+    int64_t v = 0;
+    int ch, over = 0;
+    bsri_json_blanks(j), from = j->at;
+    for (; (ch = bsri_json_here(j)) >= '0' && ch <= '9'; j->at++) {
+        if (j->at > from && j->file[from] == '0') return bsri_json_no(j);
+        over |= v > (INT64_MAX - (ch - '0')) / 10;
+        v = over ? INT64_MAX : v * 10 + (ch - '0');
+    }
+    if (j->at == from || ch == '.' || ch == 'e' || ch == 'E') return bsri_json_no(j);
+    if (over || v > most) return bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, from, v, most);
+    *out = v;
+    return 1;
+}
+/* A list of whole numbers: *n of them, the first `room` kept. */
+static int bsri_json_list(bsri_json *j, int64_t *list, int room, int64_t *n) {
+    int64_t v;
+    *n = 0;
+    if (!bsri_json_want(j, '[')) return 0;
+    if (bsri_json_is(j, ']')) return 1;
+    do {
+        if (!bsri_json_number(j, INT64_MAX, &v)) return 0;
+        if (*n < room) list[*n] = v;
+        ++*n;
+    } while (bsri_json_is(j, ','));
+    return bsri_json_want(j, ']');
+}
+static int bsri_json_digits(bsri_json *j) {
+    const uint64_t from = j->at;
+    while (bsri_json_here(j) >= '0' && bsri_json_here(j) <= '9') j->at++;
+    return j->at > from || bsri_json_no(j);
+}
+/* A number of any kind, a string or a word. */
+static int bsri_json_plain(bsri_json *j) {
+    uint64_t from, hash;
+    int ch;
+    bsri_json_blanks(j), ch = bsri_json_here(j);
+    if (ch == '"') return bsri_json_string(j, &from, &hash);
+    if (ch == 't' || ch == 'f' || ch == 'n') return bsri_json_word(j, ch == 't' ? "true" : ch == 'f' ? "false" : "null");
+    if (ch == '-') j->at++;
+    if (bsri_json_here(j) == '0') j->at++;
+    else if (!bsri_json_digits(j)) return 0;
+    if (bsri_json_here(j) == '.') {
+        j->at++;
+        if (!bsri_json_digits(j)) return 0;
+    }
+    ch = bsri_json_here(j);
+    if (ch != 'e' && ch != 'E') return 1;
+    j->at++, ch = bsri_json_here(j);
+    if (ch == '-' || ch == '+') j->at++;
+    return bsri_json_digits(j);
+}
+/* Passes over any value; a bit for each object or list around tells which it is. */
+static int bsri_json_pass(bsri_json *j) {
+    uint64_t objects = 0, from, hash;
+    int depth = 0, closed;
+    for (;;) {
+        const int opens = bsri_json_is(j, '{') ? 1 : bsri_json_is(j, '[') ? 0 : -1;
+        if (opens >= 0) {
+            if (depth++ == BSRI_FILE_DEPTH) return bsri_json_bad(j, BSR_ITEM_FILE_DEEP, j->at - 1, depth, BSRI_FILE_DEPTH);
+            objects = objects << 1 | (uint64_t)opens;
+        } else if (!bsri_json_plain(j)) return 0;
+        closed = opens < 0;
+        for (;;) { /* ends of objects and lists, then the comma before what comes next */
+            if (!depth) return 1;
+            if (bsri_json_is(j, objects & 1 ? '}' : ']')) {
+                objects >>= 1, depth--, closed = 1;
+                continue;
+            }
+            if (closed && !bsri_json_want(j, ',')) return 0;
+            break;
+        }
+        if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: a file's tensors, and matrices of them                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Dtypes of the format: bits, and which of the library's it is. */
+static const struct bsri_file_dtype {
+    const char *name;
+    int bits, dtype;
+} bsri_file_dtypes[] = {
+    {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
+    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
+    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, 0},
+    {"F8_E5M2", 8, 0},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
+    {"F6_E3M2", 6, 0},     {"F4", 4, 0},
+};
+static int bsri_file_is_name(const bsri_json *j, uint64_t from, const char *name) {
+    const char *names[3];
+    names[0] = name, names[1] = names[2] = "";
+    return bsri_json_equals(j, from, names);
+}
+
+/* An entry of a header: a tensor, or a text of its metadata. */
+typedef struct bsri_file_entry {
+    uint64_t name, hash, text, text_end; /* text: of metadata, else 0 */
+    uint64_t dtype_at, shape_at, range_at;
+    int64_t kind; /* in bsri_file_dtypes */
+    int64_t rank, size[BSRI_MAX_DIMS];
+    int64_t count, begin, end; /* elements; bytes of the data */
+} bsri_file_entry;
+/* Where a walk over the entries stands. */
+typedef struct bsri_file_walk {
+    bsri_json j;
+    uint64_t data_bytes;
+    int inside, later, metadata; /* 0 before the header's brace, 1 among tensors, 2 in metadata; not the first; it was there */
+} bsri_file_walk;
+
+static int bsri_entry_dtype(bsri_json *j, bsri_file_entry *e) {
+    uint64_t from, hash;
+    bsri_json_blanks(j), e->dtype_at = j->at;
+    if (!bsri_json_string(j, &from, &hash)) return 0;
+    for (e->kind = 0; e->kind < (int64_t)BSRI_COUNT(bsri_file_dtypes); e->kind++)
+        if (bsri_file_is_name(j, from, bsri_file_dtypes[e->kind].name)) return 1;
+    return bsri_json_bad(j, BSR_ITEM_FILE_DTYPE, e->dtype_at, 0, -1);
+}
+static int bsri_entry_shape(bsri_json *j, bsri_file_entry *e) {
+    bsri_json again;
+    int64_t i, v;
+    bsri_json_blanks(j), e->shape_at = j->at, again = *j;
+    if (!bsri_json_list(j, e->size, BSRI_MAX_DIMS, &e->rank)) return 0;
+    for (again.at++, e->count = 1, i = 0; i < e->rank; i++) { /* as often as there are sizes, however many */
+        if (!bsri_json_number(&again, INT64_MAX, &v)) return 0;
+        if (!bsri_mul(e->count, v, &e->count)) e->count = INT64_MAX, i = e->rank;
+        (void)bsri_json_is(&again, ',');
+    }
+    return e->count <= INT64_MAX / 64 || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->shape_at, e->count, INT64_MAX / 64);
+}
+static int bsri_entry_range(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    bsri_json_blanks(j), e->range_at = j->at;
+    if (!bsri_json_want(j, '[') || !bsri_json_number(j, (int64_t)data_bytes, &e->begin) || !bsri_json_want(j, ',')) return 0;
+    if (!bsri_json_number(j, (int64_t)data_bytes, &e->end) || !bsri_json_want(j, ']')) return 0;
+    return e->begin <= e->end || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->range_at, e->begin, e->end);
+}
+/* The object of a tensor. */
+static int bsri_entry_tensor(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    uint64_t key, hash;
+    int64_t bits;
+    int have = 0, any = 0, more, part;
+    if (!bsri_json_want(j, '{')) return 0;
+    for (more = !bsri_json_is(j, '}'); more; more = bsri_json_is(j, ',')) {
+        if (!bsri_json_string(j, &key, &hash) || !bsri_json_want(j, ':')) return 0;
+        part = bsri_file_is_name(j, key, "dtype") ? 1 : bsri_file_is_name(j, key, "shape") ? 2 : 0;
+        if (!part && bsri_file_is_name(j, key, "data_offsets")) part = 4;
+        if (have & part) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, key - 1, 0, -1);
+        have |= part, any = 1;
+        if (part == 1 ? !bsri_entry_dtype(j, e) : part == 2 ? !bsri_entry_shape(j, e) : 0) return 0;
+        if (part == 4 ? !bsri_entry_range(j, e, data_bytes) : part == 0 ? !bsri_json_pass(j) : 0) return 0;
+    }
+    if (any && !bsri_json_want(j, '}')) return 0;
+    if (have != 7) return bsri_json_bad(j, BSR_ITEM_FILE_KEY, j->at - 1, have, 7);
+    bits = e->count * bsri_file_dtypes[e->kind].bits;
+    if (bits % 8 || bits / 8 != e->end - e->begin)
+        return bsri_json_bad(j, BSR_ITEM_FILE_SIZE, e->range_at, e->end - e->begin, bsri_ceil_div(bits, 8));
+    return 1;
+}
+/* The next entry; 0: there is none, or something is wrong. */
+static int bsri_walk_next(bsri_file_walk *w, bsri_file_entry *e) {
+    bsri_json *j = &w->j;
+    uint64_t hash;
+    memset(e, 0, sizeof *e);
+    if (!w->inside) {
+        if (bsri_json_here(j) != '{') return bsri_json_no(j);
+        j->at++, w->inside = 1, w->later = 0;
+    }
+    for (;;) {
+        if (bsri_json_is(j, '}')) {
+            w->later = 1;
+            if (--w->inside) continue;
+            bsri_json_blanks(j);
+            return j->at == j->end ? 0 : bsri_json_no(j);
+        }
+        if (w->later && !bsri_json_want(j, ',')) return 0;
+        w->later = 1;
+        if (!bsri_json_string(j, &e->name, &e->hash) || !bsri_json_want(j, ':')) return 0;
+        if (w->inside == 2) {
+            if (!bsri_json_string(j, &e->text, &hash)) return 0;
+            return e->text_end = j->at - 1, 1;
+        }
+        if (!bsri_file_is_name(j, e->name, "__metadata__")) return bsri_entry_tensor(j, e, w->data_bytes);
+        if (w->metadata) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, e->name - 1, 0, -1);
+        w->metadata = 1, bsri_json_blanks(j);
+        if (bsri_json_here(j) == 'n') {
+            if (!bsri_json_word(j, "null")) return 0;
+        } else if (!bsri_json_want(j, '{')) return 0;
+        else w->inside = 2, w->later = 0;
+    }
+}
+/* A walk from a place that one has kept, or from the start. */
+static bsri_file_walk bsri_walk_from(const void *file, uint64_t bytes, uint64_t data, uint64_t place) {
+    bsri_file_walk w;
+    w.j = bsri_json_from(file, place ? place >> 4 : BSRI_FILE_PREFIX, data), w.data_bytes = bytes - data;
+    w.inside = (int)(place & 3), w.later = (int)(place >> 2 & 1), w.metadata = (int)(place >> 3 & 1);
+    return w;
+}
+static uint64_t bsri_walk_place(const bsri_file_walk *w) {
+    return w->j.at << 4 | (uint64_t)(w->metadata << 3 | w->later << 2 | w->inside);
+}
+
+/* Names that were met, by hash and place, of which only one in `passes` comes at a time. */
+#define BSRI_NAMES 8192
+#define BSRI_NAMES_PASS 6144
+typedef struct bsri_names {
+    uint32_t hash[BSRI_NAMES], place[BSRI_NAMES]; /* place 0: free */
+    int64_t pass, passes;
+    int used;
+} bsri_names;
+static void bsri_names_begin(bsri_names *n, int64_t pass, int64_t passes) {
+    memset(n->place, 0, sizeof n->place);
+    n->pass = pass, n->passes = passes, n->used = 0;
+}
+/* Has another place the same name? What a full table can't take is not remembered: only names made for it fill it. */
+static int bsri_names_add(bsri_names *n, uint64_t hash, uint32_t place, int (*same)(const void *arg, uint32_t a, uint32_t b),
+                          const void *arg) {
+    uint32_t i, mark;
+    hash ^= hash >> 33, hash *= UINT64_C(0xff51afd7ed558ccd), hash ^= hash >> 33; /* FNV's upper bits are poor */
+    if ((int64_t)(hash >> 40) % n->passes != n->pass) return 0;
+    for (i = (uint32_t)hash % BSRI_NAMES, mark = (uint32_t)(hash >> 13); n->place[i]; i = (i + 1) % BSRI_NAMES)
+        if (n->hash[i] == mark && same(arg, n->place[i], place)) return 1;
+    if (n->used < BSRI_NAMES - 1) n->hash[i] = mark, n->place[i] = place, n->used++;
+    return 0;
+}
+
+/* Places of entries are those of their names, times two, plus one in metadata, where other names live. */
+static int bsri_file_same_name(const void *arg, uint32_t a, uint32_t b) {
+    const bsri_file_walk *w = (const bsri_file_walk *)arg;
+    return (a & 1) == (b & 1) && bsri_json_same(w->j.file, w->j.end, a >> 1, b >> 1);
+}
+static int bsri_file_names(bsri_file_walk start, int64_t entries, bsri_json *bad) {
+    bsri_names names;
+    bsri_file_entry e;
+    bsri_file_walk w;
+    int64_t pass, passes = entries / BSRI_NAMES_PASS + 1;
+    for (pass = 0; pass < passes; pass++) {
+        bsri_names_begin(&names, pass, passes);
+        for (w = start; bsri_walk_next(&w, &e);)
+            if (bsri_names_add(&names, e.hash + !e.text, (uint32_t)(e.name << 1 | (e.text != 0)), bsri_file_same_name, &start))
+                return bsri_json_bad(bad, BSR_ITEM_FILE_TWICE, e.name - 1, 0, -1);
+    }
+    return 1;
+}
+/* Ranges fill the data without gap and overlap where each place at which one begins, or all end, is one at which one ends, or all
+   begin: the sums of numbers drawn for these places agree then. Here for the places up to x; 0: they agree. */
+static uint64_t bsri_file_mark(int64_t place) { return bsri_mix64((uint64_t)place + UINT64_C(0x9e3779b97f4a7c15)); }
+static uint64_t bsri_file_uneven(bsri_file_walk w, int64_t x) {
+    const int64_t total = (int64_t)w.data_bytes;
+    uint64_t sum = 0;
+    bsri_file_entry e;
+    if (!total) return 0;
+    while (bsri_walk_next(&w, &e)) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin <= x) sum += bsri_file_mark(e.begin);
+        if (e.end <= x) sum -= bsri_file_mark(e.end);
+    }
+    return sum - bsri_file_mark(0) + (x >= total ? bsri_file_mark(total) : 0);
+}
+static int bsri_file_ranges(bsri_file_walk start, uint64_t data, bsri_json *bad) {
+    int64_t low = 0, high = (int64_t)start.data_bytes, more = 0;
+    uint64_t last = 0;
+    bsri_file_entry e;
+    if (!bsri_file_uneven(start, high)) return 1;
+    while (low < high) { /* the first place where they do not */
+        const int64_t middle = low + (high - low) / 2;
+        if (bsri_file_uneven(start, middle)) high = middle;
+        else low = middle + 1;
+    }
+    for (more = low ? 0 : -1; bsri_walk_next(&start, &e);) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin == low) more++, last = e.range_at;
+        if (e.end == low) more--;
+    }
+    if (more > 0) return bsri_json_bad(bad, BSR_ITEM_FILE_OVERLAP, last, low, -1);
+    return bsri_json_bad(bad, BSR_ITEM_FILE_HOLE, data + (uint64_t)low, 0, -1);
+}
+/* The whole file; its size, and that of its header, are known to fit. */
+static int bsri_file_check(bsr_safetensors *f, bsri_json *bad) {
+    const bsri_file_walk start = bsri_walk_from(f->file, f->bytes, f->data, 0);
+    bsri_file_walk w = start;
+    bsri_file_entry e;
+    int64_t entries = 0;
+    for (; bsri_walk_next(&w, &e); entries++) f->tensors += !e.text;
+    if (w.j.item) return *bad = w.j, 0;
+    return bsri_file_names(start, entries, bad) && bsri_file_ranges(start, f->data, bad);
+}
+static bsr_status bsri_file_fail(const bsri_call *c, const bsri_json *bad) {
+    return bsri_fail_wanted(c, bad->item, BSR_ARG_FILE, bad->place, bad->value, bad->wanted);
+}
+
+/* What a name may be of; each has its own place in bsr_safetensors.places. */
+enum { BSRI_FILE_CROW, BSRI_FILE_COL, BSRI_FILE_VALUES, BSRI_FILE_SHAPE, BSRI_FILE_BLOCK, BSRI_FILE_RAGGED, BSRI_FILE_WHOLE,
+       BSRI_FILE_NEXT, BSRI_FILE_NUMBER /* of bsr_safetensors_name(): the place behind the last one, how many that are */ };
+static const char *const bsri_file_parts[] = {"crow_indices", "col_indices", "values", "shape", "block", "ragged", ""};
+static void bsri_file_full_name(const char *name, int part, const char *names[3]) {
+    names[0] = name, names[1] = *name && part != BSRI_FILE_WHOLE ? "." : "", names[2] = bsri_file_parts[part];
+}
+/* Finds a part of `name`, from where the last search for such a part ended, then from the start. */
+static int bsri_file_find(bsr_safetensors *f, const char *name, int part, bsri_file_entry *e) {
+    const int text = part >= BSRI_FILE_SHAPE && part <= BSRI_FILE_RAGGED;
+    const uint64_t from = f->places[part];
+    const char *names[3];
+    int again;
+    bsri_file_full_name(name, part, names);
+    for (again = 0; again < 1 + (from != 0); again++) {
+        bsri_file_walk w = bsri_walk_from(f->file, f->bytes, f->data, again ? 0 : from);
+        while (bsri_walk_next(&w, e) && (!again || w.j.at <= from >> 4) && !(text && !e->text && w.metadata))
+            if ((e->text != 0) == text && bsri_json_equals(&w.j, e->name, names)) return f->places[part] = bsri_walk_place(&w), 1;
+    }
+    return 0;
+}
+static int bsri_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first;
+}
+/* Its data, aligned for its dtype, which *dtype receives. Without elements: an aligned place at most 7 bytes in front. */
+static bsr_status bsri_file_data(const bsri_call *c, const bsr_safetensors *f, const bsri_file_entry *e, int32_t *dtype,
+                                 const void **data) {
+    const uint64_t at = f->data + (uint64_t)e->begin;
+    int64_t size;
+    *dtype = bsri_file_dtypes[e->kind].dtype, *data = NULL;
+    if (!*dtype) return bsri_fail(c, BSR_ITEM_FILE_DTYPE_OTHER, BSR_ARG_FILE, (int64_t)e->dtype_at, 0);
+    size = (int64_t)bsr_dtype_size(*dtype);
+    if (size > 1 && !bsri_little_endian()) return bsri_fail(c, BSR_ITEM_FILE_ORDER, BSR_ARG_FILE, (int64_t)at, 0);
+    *data = (const char *)f->file + at;
+    if (!e->count) return *data = (const char *)*data - (uintptr_t)*data % (uintptr_t)size, BSR_OK;
+    if (at % (uint64_t)size)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_ALIGNMENT, BSR_ARG_FILE, (int64_t)e->range_at, (int64_t)at, size);
+    return bsri_check_pointer(c, *data, size, BSR_ARG_FILE);
+}
+/* The tensor's sizes must be m's batch sizes, or 1 to be shared, and then `inside` (-1: any). Fills in the strides. */
+static bsr_status bsri_file_sizes(const bsri_call *c, const bsri_file_entry *e, const bsr_matrix *m, int n, const int64_t *inside,
+                                  int64_t *batch_stride) {
+    const int64_t place = (int64_t)e->shape_at;
+    const int b = m->batch_dims;
+    int64_t stride = 1;
+    int i;
+    if (e->rank != b + n) return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, place, e->rank, b + n);
+    for (i = b + n - 1; i >= 0; i--) {
+        const int64_t want = i < b ? m->batch[i] : inside[i - b];
+        const int shared = i < b && e->size[i] == 1;
+        if (e->size[i] != want && want >= 0 && !shared)
+            return bsri_fail_wanted(c, BSR_ITEM_FILE_SHAPE, BSR_ARG_FILE, place, e->size[i], want);
+        if (i < b) batch_stride[i] = shared && want != 1 ? 0 : stride;
+        if (e->count) stride *= e->size[i];
+    }
+    return BSR_OK;
+}
+/* A list of numbers in metadata: least to most of them. */
+static bsr_status bsri_file_list(const bsri_call *c, bsr_safetensors *f, const char *name, int part, int least, int most,
+                                 int64_t *list, int64_t *n) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+    j = bsri_json_from(f->file, e.text, e.text_end);
+    if (!bsri_json_list(&j, list, most, n)) return bsri_file_fail(c, &j);
+    bsri_json_blanks(&j);
+    if (j.at < j.end) return bsri_json_no(&j), bsri_file_fail(c, &j);
+    if (*n < least || *n > most)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.text, *n, *n < least ? least : most);
+    return BSR_OK;
+}
+static bsr_status bsri_file_flags(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!m->batch_dims || !bsri_file_find(f, name, BSRI_FILE_RAGGED, &e)) return BSR_OK;
+    m->flags = BSR_MATRIX_RAGGED, j = bsri_json_from(f->file, e.text, f->data);
+    return bsri_file_is_name(&j, e.text, "true") ? BSR_OK : (bsri_json_no(&j), bsri_file_fail(c, &j));
+}
+/* What metadata say of a matrix. */
+static bsr_status bsri_file_metadata(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t shape[BSR_MAX_BATCH_DIMS + 2], block[2], n, i;
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_SHAPE, 2, BSR_MAX_BATCH_DIMS + 2, shape, &n));
+    m->batch_dims = (int32_t)n - 2;
+    for (i = 0; i < n - 2; i++) m->batch[i] = shape[i];
+    m->rows = shape[n - 2], m->cols = shape[n - 1];
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_BLOCK, 2, 2, block, &n));
+    m->block_rows = block[0], m->block_cols = block[1], m->index_dtype = BSR_I64;
+    BSRI_TRY(bsri_file_flags(c, f, name, m));
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_matrix(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t inside[3];
+    int32_t dtype = 0;
+    const void *data;
+    bsri_file_entry e;
+    int part;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_file_metadata(c, f, name, m));
+    for (part = BSRI_FILE_CROW; part <= BSRI_FILE_COL; part++) {
+        if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+        inside[0] = part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : -1;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 1, inside, part == BSRI_FILE_CROW ? m->crow_batch_stride : m->col_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &dtype, &data));
+        if (dtype != BSR_I32 && dtype != BSR_I64) return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, BSR_ARG_FILE, -1, dtype);
+        if (part == BSRI_FILE_CROW) m->crow_indices = bsri_wrapped(data), m->index_dtype = dtype;
+        else m->col_indices = bsri_wrapped(data), m->nnz = e.size[e.rank - 1];
+    }
+    if (dtype != m->index_dtype)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_FILE, -1, dtype, m->index_dtype);
+    if (bsri_file_find(f, name, BSRI_FILE_VALUES, &e)) {
+        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = m->block_cols;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 3, inside, m->values_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &m->dtype, &data));
+        m->values = bsri_wrapped(data);
+    }
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_dense *d) {
+    const void *data;
+    bsri_file_entry e;
+    int64_t stride = 0;
+    int i, n;
+    memset(d, 0, sizeof *d);
+    if (!bsri_file_find(f, name, BSRI_FILE_WHOLE, &e))
+        return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, BSRI_FILE_WHOLE);
+    if (e.rank > BSR_MAX_BATCH_DIMS + 2)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.shape_at, e.rank, BSR_MAX_BATCH_DIMS + 2);
+    n = (int)e.rank;
+    d->cols = n ? e.size[n - 1] : 1, d->rows = n > 1 ? e.size[n - 2] : 1, d->row_stride = d->cols, d->col_stride = 1;
+    if (e.count) stride = d->rows * d->cols; /* without elements sizes may be such that no product fits */
+    for (i = n - 3; i >= 0; i--, d->batch_dims++)
+        d->batch[i] = e.size[i], d->batch_stride[i] = stride, stride *= e.count ? e.size[i] : 0;
+    BSRI_TRY(bsri_file_data(c, f, &e, &d->dtype, &data));
+    d->data = bsri_wrapped(data);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors-calls: the writer; public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One tensor to be written: sizes and strides in elements. */
+typedef struct bsri_weight {
+    const char *data;
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS], bytes;
+    int dtype, rank, part;
+} bsri_weight;
+static void bsri_weight_dim(bsri_weight *w, int64_t size, int64_t stride) {
+    w->size[w->rank] = size, w->stride[w->rank] = stride, w->rank++;
+}
+/* The tensor that is part `part` of an item; 0: it has no such. */
+static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
+    const bsr_matrix *m = o->sparse;
+    int64_t s[3];
+    int i;
+    w->rank = 0, w->part = part;
+    if (!m) {
+        const bsr_dense *d = o->dense;
+        if (part) return 0;
+        for (i = 0; i < d->batch_dims; i++) bsri_weight_dim(w, d->batch[i], d->batch_stride[i]);
+        bsri_weight_dim(w, d->rows, d->row_stride), bsri_weight_dim(w, d->cols, d->col_stride);
+        w->data = (const char *)d->data, w->dtype = d->dtype, w->part = BSRI_FILE_WHOLE;
+        return 1;
+    }
+    if (part == BSRI_FILE_VALUES && !m->values && (m->nnz || !bsr_dtype_size(m->dtype))) return 0;
+    for (i = 0; i < m->batch_dims; i++) {
+        const int64_t stride = part == BSRI_FILE_CROW  ? m->crow_batch_stride[i]
+                               : part == BSRI_FILE_COL ? m->col_batch_stride[i]
+                                                       : m->values_batch_stride[i];
+        bsri_weight_dim(w, stride ? m->batch[i] : bsri_min(m->batch[i], 1), stride);
+    }
+    w->data = (const char *)(part == BSRI_FILE_CROW ? m->crow_indices : part == BSRI_FILE_COL ? m->col_indices : m->values);
+    w->dtype = part == BSRI_FILE_VALUES ? m->dtype : m->index_dtype;
+    bsri_weight_dim(w, part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : m->nnz, 1);
+    if (part != BSRI_FILE_VALUES) return 1;
+    bsri_value_strides(m, s);
+    w->stride[w->rank - 1] = s[0];
+    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, m->block_cols, s[2]);
+    return 1;
+}
+/* Its bytes in the file; 0: too many. */
+static int bsri_weight_bytes(bsri_weight *w) {
+    int i;
+    for (i = 0, w->bytes = (int64_t)bsr_dtype_size(w->dtype); i < w->rank; i++)
+        if (!bsri_mul(w->bytes, w->size[i], &w->bytes)) return 0;
+    return w->bytes <= INT64_MAX / 64;
+}
+/* Tensors are laid down by what their bytes are a multiple of, 64 first: so each begins at a multiple of its own number without
+   a gap, and of its elements' size. */
+static int bsri_weight_class(const bsri_weight *w) {
+    int n = 64;
+    while (w->bytes % n) n /= 2;
+    return n;
+}
+/* A string of the header, but for the quotes. */
+static void bsri_put_json(bsri_text *t, const char *s) {
+    char one[8];
+    for (; *s; s++) {
+        const unsigned char ch = (unsigned char)*s;
+        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        bsri_put(t, one);
+    }
+}
+static void bsri_put_full_name(bsri_text *t, const char *name, int part) {
+    const char *names[3];
+    bsri_file_full_name(name, part, names);
+    bsri_put(t, "\""), bsri_put_json(t, names[0]), bsri_put(t, names[1]), bsri_put(t, names[2]), bsri_put(t, "\":");
+}
+static void bsri_put_list(bsri_text *t, const int64_t *list, int n, const char *comma) {
+    int i;
+    for (bsri_put(t, "["), i = 0; i < n; i++) bsri_put(t, i ? comma : ""), bsri_put_int(t, list[i]);
+    bsri_put(t, "]");
+}
+static void bsri_put_metadata(bsri_text *t, const char *name, const bsr_matrix *m, int first) {
+    int64_t list[BSR_MAX_BATCH_DIMS + 2];
+    int i;
+    for (i = 0; i < m->batch_dims; i++) list[i] = m->batch[i];
+    list[i] = m->rows, list[i + 1] = m->cols;
+    bsri_put(t, first ? "\"__metadata__\":{" : ","), bsri_put_full_name(t, name, BSRI_FILE_SHAPE);
+    bsri_put(t, "\""), bsri_put_list(t, list, i + 2, ", "), bsri_put(t, "\",");
+    list[0] = m->block_rows, list[1] = m->block_cols;
+    bsri_put_full_name(t, name, BSRI_FILE_BLOCK), bsri_put(t, "\""), bsri_put_list(t, list, 2, ", "), bsri_put(t, "\"");
+    if (!(m->flags & BSR_MATRIX_RAGGED) || !m->batch_dims) return;
+    bsri_put(t, ","), bsri_put_full_name(t, name, BSRI_FILE_RAGGED), bsri_put(t, "\"true\"");
+}
+/* The next tensor in the file's order; *at counts class, item and part. */
+static int bsri_weight_next(const bsr_named *items, int64_t count, int64_t *item, int *part, int *order, bsri_weight *w) {
+    for (; *order; *order /= 2, *item = 0)
+        for (; *item < count; ++*item, *part = 0)
+            while (*part <= BSRI_FILE_VALUES)
+                if (bsri_weight_of(&items[*item].value, (*part)++, w) && bsri_weight_bytes(w) && bsri_weight_class(w) == *order)
+                    return 1;
+    return 0;
+}
+/* The header as text, padded by a blank or more to a multiple of 64 bytes together with what is in front. Returns the bytes of
+   the data, or -1. */
+static int64_t bsri_put_header(bsri_text *t, const bsr_named *items, int64_t count) {
+    int64_t i, range[2], data = 0, some = 0;
+    int part = 0, order = 64, d;
+    bsri_weight w;
+    bsri_put(t, "{");
+    for (i = 0; i < count; i++)
+        if (items[i].value.sparse) bsri_put_metadata(t, items[i].name, items[i].value.sparse, !some++);
+    if (some) bsri_put(t, "}");
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w); some = 1) {
+        bsri_put(t, some ? "," : ""), bsri_put_full_name(t, items[i].name, w.part), bsri_put(t, "{\"dtype\":\"");
+        for (d = 0; bsri_file_dtypes[d].dtype != w.dtype;) d++;
+        range[0] = data;
+        if (!bsri_add(data, w.bytes, &data)) return -1;
+        range[1] = data;
+        bsri_put(t, bsri_file_dtypes[d].name), bsri_put(t, "\",\"shape\":"), bsri_put_list(t, w.size, w.rank, ",");
+        bsri_put(t, ",\"data_offsets\":"), bsri_put_list(t, range, 2, ","), bsri_put(t, "}");
+    }
+    bsri_put(t, "}");
+    do bsri_put(t, " ");
+    while ((t->length + BSRI_FILE_PREFIX) % 64);
+    return data;
+}
+/* Its elements, packed, lowest byte first. */
+static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->dtype);
+    int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
+    const int swaps = size > 1 && !bsri_little_endian();
+    const char *from = w->data;
+    int d;
+    if (!w->bytes) return to;
+    while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
+        w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
+    for (n = w->size[w->rank - 1];;) {
+        if (w->stride[w->rank - 1] == 1 && !swaps) memcpy(to, from, (size_t)(n * size)), to += n * size;
+        else
+            for (i = 0; i < n; i++, to += size) {
+                memcpy(to, from + i * w->stride[w->rank - 1] * size, (size_t)size);
+                for (k = 0; swaps && k < size / 2; k++) {
+                    const unsigned char low = to[k];
+                    to[k] = to[size - 1 - k], to[size - 1 - k] = low;
+                }
+            }
+        for (d = w->rank - 2; d >= 0; d--) {
+            from += w->stride[d] * size;
+            if (++at[d] < w->size[d]) break;
+            from -= w->stride[d] * size * w->size[d], at[d] = 0;
+        }
+        if (d < 0) return to;
+    }
+}
+
+/* Names of tensors that items write; places are 1 + 4 item + part, and a matrix has its own name's place for its metadata. */
+static const char *bsri_named_parts(const bsr_named *items, uint32_t place, const char *names[3]) {
+    const bsr_named *item = &items[(place - 1) / 4];
+    bsri_file_full_name(item->name, item->value.sparse ? (int)((place - 1) % 4) : BSRI_FILE_WHOLE, names);
+    return names[0];
+}
+static int bsri_named_same(const void *arg, uint32_t a, uint32_t b) {
+    const char *x[3], *y[3], *p = bsri_named_parts((const bsr_named *)arg, a, x);
+    const char *q = bsri_named_parts((const bsr_named *)arg, b, y);
+    int i = 0, k = 0;
+    for (;; p++, q++) {
+        while (!*p && i < 2) p = x[++i];
+        while (!*q && k < 2) q = y[++k];
+        if (*p != *q) return 0;
+        if (!*p) return 1;
+    }
+}
+static int64_t bsri_named_twice(const bsr_named *items, int64_t count) { /* the item whose name is there already, or -1 */
+    int64_t pass, i, passes = count / (BSRI_NAMES_PASS / 3) + 1;
+    bsri_names names;
+    bsri_weight w;
+    for (pass = 0; pass < passes; pass++)
+        for (bsri_names_begin(&names, pass, passes), i = 0; i < count; i++) {
+            int part, k;
+            for (part = 0; part <= BSRI_FILE_VALUES; part++) {
+                const uint32_t place = (uint32_t)(1 + 4 * i + part);
+                uint64_t hash = UINT64_C(14695981039346656037);
+                const char *full[3], *p;
+                if (!bsri_weight_of(&items[i].value, part, &w)) continue;
+                for (bsri_named_parts(items, place, full), k = 0; k < 3; k++)
+                    for (p = full[k]; *p; p++) hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
+                if (bsri_names_add(&names, hash, place, bsri_named_same, items)) return i;
+            }
+        }
+    return -1;
+}
+static int bsri_named_good(const char *name, int dense) {
+    const unsigned char *p = (const unsigned char *)name, *end;
+    int n;
+    if (!name || (dense && !strcmp(name, "__metadata__"))) return 0;
+    for (end = p + strlen(name); p < end; p += n)
+        if ((n = bsri_utf8(p, end)) == 0) return 0;
+    return 1;
+}
+/* An item's operand, and that it does not share memory with `bytes` of buffer. */
+static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, void *buffer, int64_t bytes) {
+    const int64_t one = 1;
+    bsri_weight w;
+    bsri_spans set;
+    bsri_span s;
+    int part;
+    set.count = 0;
+    BSRI_TRY(bsri_check_operand(c, item->value, BSR_ARG_SOURCE));
+    if (item->value.sparse) {
+        bsr_matrix m = *item->value.sparse;
+        m.transposed_index = m.schedule = NULL; /* they are not written */
+        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
+    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
+    for (part = 0; part <= BSRI_FILE_VALUES; part++)
+        if (bsri_weight_of(&item->value, part, &w) && !bsri_weight_bytes(&w))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (!buffer) return BSR_OK;
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &bytes, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    return bsri_check_overlap(c, &set, &s, 0);
+}
+static bsr_status bsri_write_file(const bsri_call *c, const bsr_named *items, int64_t count, void *buffer, uint64_t size,
+                                  uint64_t *bytes) {
+    unsigned char *to = (unsigned char *)buffer;
+    int64_t i, data, whole;
+    int part = 0, order = 64, k;
+    bsri_text t;
+    bsri_weight w;
+    for (i = 0; i < count; i++) {
+        if (!bsri_named_good(items[i].name, items[i].value.dense != NULL))
+            return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+        BSRI_TRY(bsri_named_check(c, &items[i], NULL, 0));
+    }
+    if ((i = bsri_named_twice(items, count)) >= 0) return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+    memset(&t, 0, sizeof t);
+    data = bsri_put_header(&t, items, count);
+    if (data < 0 || !bsri_add(data, (int64_t)t.length + BSRI_FILE_PREFIX, &whole))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    if ((int64_t)t.length > BSRI_FILE_HEADER)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_HEADER, BSR_ARG_BUFFER, 0, (int64_t)t.length, BSRI_FILE_HEADER);
+    *bytes = (uint64_t)whole;
+    if (!buffer) return BSR_OK;
+    if (size < *bytes) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, whole);
+    for (i = 0; i < count; i++) BSRI_TRY(bsri_named_check(c, &items[i], buffer, whole));
+    for (k = 0; k < BSRI_FILE_PREFIX; k++) to[k] = (unsigned char)((uint64_t)t.length >> (8 * k) & 255);
+    t.data = (char *)buffer + BSRI_FILE_PREFIX, t.size = (size_t)(size - BSRI_FILE_PREFIX), t.length = 0;
+    bsri_put_header(&t, items, count);
+    to += BSRI_FILE_PREFIX + t.length, to[-1] = ' '; /* without data the text's end stands there */
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w);)
+        to = bsri_weight_copy(&w, to);
+    return BSR_OK;
+}
+#endif
+
+#ifdef BSRSPARSE_NO_IO
+static bsr_status bsri_no_files(bsr_error *error) {
+    bsri_clear_error(error);
+    bsri_record(NULL, error, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_PARSE);
+    return BSR_UNSUPPORTED;
+}
+#endif
+
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)bytes, (void)out, bsri_no_files(error);
+#else
+    bsr_safetensors f;
+    bsri_json bad;
+    bsr_exec exec;
+    bsri_call c;
+    uint64_t size = 0;
+    int i;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (bytes < BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
+    for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
+    if (size < 2 || size > (uint64_t)BSRI_FILE_HEADER)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_HEADER, BSR_ARG_FILE, 0, size > INT64_MAX ? INT64_MAX : (int64_t)size,
+                                BSRI_FILE_HEADER);
+    if (size > bytes - BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes,
+                                (int64_t)size + BSRI_FILE_PREFIX);
+    memset(&f, 0, sizeof f);
+    f.file = file, f.bytes = bytes, f.data = BSRI_FILE_PREFIX + size, bad = bsri_json_from(file, 0, 0);
+    if (!bsri_file_check(&f, &bad)) return bsri_file_fail(&c, &bad);
+    *out = f;
+    return BSR_OK;
+#endif
+}
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size) {
+    bsri_text t;
+    t.data = name, t.size = name ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)i, -1;
+#else
+    {
+        bsri_file_entry e;
+        bsri_file_walk w;
+        int again;
+        if (!file || i < 0 || i >= file->tensors) return -1;
+        again = file->places[BSRI_FILE_NEXT] && i >= (int64_t)file->places[BSRI_FILE_NUMBER]; /* where the last one ended */
+        w = bsri_walk_from(file->file, file->bytes, file->data, again ? file->places[BSRI_FILE_NEXT] : 0);
+        file->places[BSRI_FILE_NUMBER] = again ? file->places[BSRI_FILE_NUMBER] : 0;
+        while (bsri_walk_next(&w, &e)) {
+            unsigned char ch[5];
+            int n;
+            if (e.text) continue;
+            file->places[BSRI_FILE_NEXT] = bsri_walk_place(&w);
+            if ((int64_t)file->places[BSRI_FILE_NUMBER]++ < i) continue;
+            for (w.j.at = e.name; (n = bsri_json_char(&w.j, ch)) > 0;) ch[n] = 0, bsri_put(&t, (const char *)ch);
+            return (int)t.length;
+        }
+        return -1;
+    }
+#endif
+}
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
     bsr_matrix m;
-    memset(&m, 0, sizeof m);
-    m.rows = rows, m.cols = cols, m.block_rows = block_rows, m.block_cols = block_cols, m.nnz = nnz;
-    m.crow_indices = bsri_wrapped(crow_indices), m.col_indices = bsri_wrapped(col_indices), m.index_dtype = index_dtype;
-    m.values = bsri_wrapped(values), m.dtype = dtype;
-    return m;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_matrix(&c, file, name, &m));
+    *out = m;
+    return BSR_OK;
+#endif
 }
-BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride, int64_t values_stride) {
-    if (m.batch_dims < 0 || m.batch_dims >= BSR_MAX_BATCH_DIMS) {
-        m.batch_dims = BSR_MAX_BATCH_DIMS + 1;
-        return m;
-    }
-    bsri_push_outer(m.batch_dims, m.batch, n);
-    bsri_push_outer(m.batch_dims, m.crow_batch_stride, crow_stride);
-    bsri_push_outer(m.batch_dims, m.col_batch_stride, col_stride);
-    bsri_push_outer(m.batch_dims, m.values_batch_stride, values_stride);
-    m.batch_dims++;
-    return m;
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
+    bsr_dense d;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_dense(&c, file, name, &d));
+    *out = d;
+    return BSR_OK;
+#endif
 }
-BSR_API bsr_operand bsr_operand_dense(const bsr_dense *d) {
-    bsr_operand o;
-    o.dense = d, o.sparse = NULL;
-    return o;
-}
-BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m) {
-    bsr_operand o;
-    o.dense = NULL, o.sparse = m;
-    return o;
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)items, (void)count, (void)buffer, (void)size, (void)bytes, bsri_no_files(error);
+#else
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!items && count) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    if (count < 0 || count > (1 << 28)) return bsri_fail(&c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, 0, count);
+    if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    return bsri_write_file(&c, items, count, buffer, size, bytes);
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -16033,9 +17268,9 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     memcpy(made.gpu.name, "cpu", 4);
     made.parallel_for = d->parallel_for, made.parallel_user = d->parallel_user;
 #ifdef BSRI_OPENMP
-    if (!made.threads) made.threads = omp_get_max_threads();
+    if (!made.threads && !made.parallel_for) made.threads = omp_get_max_threads();
 #else
-    made.threads = 1;
+    if (!made.parallel_for) made.threads = 1;
 #endif
 #ifdef BSRI_CUDA
     if (d->backend != BSR_BACKEND_CPU) {

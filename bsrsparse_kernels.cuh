@@ -2,46 +2,50 @@
    planning (>>cuda-types to >>cuda-plan: what kernels are given, their tiles, the kernel table, which one runs) and launching.
 
    CONTENTS: every name is an anchor; search for ">>name:"
-     device-numbers     element types in registers
-     mma-instructions   cp.async, mbarrier, ldmatrix, mma.sync: one wrapper each
-     wgmma-instructions TMA, wgmma: one wrapper each; tensor maps
-     device-lists       what an output tile multiplies
-     device-epilogue    from a sum to an element of out
-     device-union       which columns a group of block rows needs
-     product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
-     product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
-     product-vector     sparse x one column, bound by the bytes of the values
-     product-mma-load   sparse x dense by mma.sync: tiles, fetching
-     product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
-     product-small      sparse x dense where there is little to do
-     product-narrow-mma sparse x few columns by mma.sync, bound by the values' bytes
-     product-narrow-tma sparse x few columns by tensor loads
-     product-wgmma-schedule sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
-     product-wgmma-lists which blocks a tile's stages take
-     product-wgmma-load asking for stages
-     product-wgmma-epilogue from sums to out
-     product-wgmma-mainloop what the multiplying warps do
-     product-wgmma      stages from shared memory and from registers, kernel, tensor maps
-     sampled-simt       dense x dense at stored blocks
-     sampled-mma        dense x dense at stored blocks by mma.sync
-     sampled-wgmma      dense x dense at stored blocks by wgmma
-     device-scores      maxima, exponentials, what is added to scores or forbids them
-     device-softmax     rows of stored elements
-     attention-scores   what happens to a score
-     attention-simt     any dtype, head size, block size, stride
-     attention-mma      f16 and bf16 on tensor cores, scores and output in registers
-     attention-wgmma-plan f16 and bf16 on Hopper: what warps tell each other, which query tile is next
-     attention-wgmma-load which keys a query tile needs, fetching
-     attention-wgmma    multiplying, softmax, kernel
-     device-stage       views copied to views: operands laid anew
-     device-sort        filling, stable radix sort of runs of keys
-     device-lines       lengths, order and grouping of lines
-     device-convert     dense forms, and building a matrix
-     device-validate    the first failing check in the fixed order
-     device-indices     index arrays that are looked at before an operation
-     device-draw        random patterns and layouts, pruning
-     device-entries     from CSR and COO; scatter indices
-     kernel-table       functions of instances; loading them
+     device-numbers          element types in registers
+     mma-instructions        cp.async, mbarrier, ldmatrix, mma.sync: one wrapper each
+     wgmma-instructions      TMA, wgmma: one wrapper each; tensor maps
+     device-lists            what an output tile multiplies
+     device-epilogue         from a sum to an element of out
+     device-union            which columns a group of block rows needs
+     product-simt            sparse x dense, any dtype, block size and stride; a tile in shared memory
+     product-tiny            sparse x dense where blocks are too small or too odd for tensor cores
+     product-vector          sparse x one column, bound by the bytes of the values
+     product-mma-load        sparse x dense by mma.sync: tiles, fetching
+     product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-small           sparse x dense where there is little to do
+     product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
+     product-narrow-tma      sparse x few columns by tensor loads
+     product-wgmma-schedule  sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
+     product-wgmma-lists     which blocks a tile's stages take
+     product-wgmma-load      asking for stages
+     product-wgmma-epilogue  from sums to out
+     product-wgmma-mainloop  what the multiplying warps do
+     product-wgmma           the kernel: its memory, barriers and order; both mainloops; tensor maps
+     sampled-simt            dense x dense at stored blocks
+     sampled-mma             dense x dense at stored blocks by mma.sync
+     sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
+     sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
+     device-scores           maxima, exponentials, what is added to scores or forbids them
+     device-softmax          rows of stored elements, packed, without biases
+     device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
+     attention-scores        what happens to a score
+     attention-simt          any dtype, head size, block size, stride
+     attention-mma-scores    which keys a tile of query rows needs, scores changed column by column
+     attention-mma           f16 and bf16 on tensor cores, scores and output in registers
+     attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
+     attention-wgmma-load    which keys a query tile needs, fetching
+     attention-wgmma         multiplying, softmax, kernel
+     device-stage            views copied to views: operands laid anew
+     device-sort             filling, stable radix sort of runs of keys
+     device-lines            lengths, order and grouping of lines
+     device-convert          elements moved and converted; dense forms
+     device-build            which blocks hold something, the arrays of a matrix; blocks of another size
+     device-validate         the first failing check in the fixed order
+     device-indices          index arrays that are looked at before an operation
+     device-draw             random patterns and layouts, pruning
+     device-entries          from CSR and COO; scatter indices
+     kernel-table            functions of instances; loading them
 
    WORDS, where the field has none, or several
      block row, group    rows of one row of blocks of op(A); block rows that share a tile
@@ -73,7 +77,7 @@
        2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
        3. The kernels, in a section here.
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
-       5. The call to the backend (>>cuda-launch); tests/mirror.h, the stand-in, the random tests.
+       5. The call to the backend (>>cuda-products); tests/mirror.h, the stand-in, the random tests.
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
@@ -292,7 +296,7 @@ __device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t pa
     }
 }
 /* Where a pipeline stands: the stage of its ring, and the phase, the number of the round modulo 2. N: stages, 0: of any number.
-   bsri_wgmma_pipe has the same names beside what else a consumer keeps. bsri_product_mma packs both into one register (`turn`),
+   bsri_wgmma_pipe has the same names beside what else a consumer keeps. bsri_product_mma packs both into one register (`state`),
    as its sums leave no other; bsri_product_small has no barriers, so no phase. */
 template <int N = 0> struct bsri_pipe {
     uint32_t stage, phase;
@@ -553,11 +557,12 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* The L2's policy for what is stored: evicted first, or as other lines are. */
+/* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
+   mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
-    if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    else asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    if (leaves) asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    else asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
     return policy;
 }
 __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t from, int c0, int c1, int c2, int c3,
@@ -764,9 +769,10 @@ struct bsri_dev_list {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
             const char *view = (const char *)s.a.transposed_index;
-            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
+            const void *ccol = bsri_dev_at(view + p.index.at[BSRI_CCOL], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
-            row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
+            row = bsri_dev_at(view + p.index.at[BSRI_ROW], dt, shift);
+            position = bsri_dev_at(view + p.index.at[BSRI_POSITION], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
             at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
@@ -1174,7 +1180,7 @@ struct bsri_column_chunk {
     typedef uint16_t bits;
     int32_t col[BSRI_CHUNK];
     uint16_t mask[BSRI_CHUNK];
-    int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
+    int64_t row[BSRI_GROUP], item, panel; /* which tile it belongs to: block rows (-1: none), batch item, panel of columns */
     int64_t out;                         /* where the item starts in out; made here, as the multiplying warps lack registers */
     int32_t count, last;                 /* entries; 1: the tile's last part, 2: there are no more */
 };
@@ -1228,8 +1234,9 @@ __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product
     } else {
         const char *view = (const char *)s.a.transposed_index;
         const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
-        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
-        r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
+        r.ptr = bsri_dev_at(view + p.index.at[BSRI_CCOL], r.dt, it.pattern * (p.lines + 1));
+        r.col = bsri_dev_at(view + p.index.at[BSRI_ROW], r.dt, shift);
+        r.position = bsri_dev_at(view + p.index.at[BSRI_POSITION], r.dt, shift);
     }
     return r;
 }
@@ -1689,6 +1696,7 @@ template <class L> struct bsri_tiny_lane<L, true> {
 #define BSRI_TINY_CTAS(ctas) 1
 #endif
 /* bsri_product_tiny: each warp works alone; what hides its waits is other warps.
+   Its tile is the choice of bsri_tiny_choose() (>>cuda-plan-lanes).
 
    Threads: BSRI_TINY_WARPS warps. A warp takes sets of 1 << log_tiles neighbouring tiles (block rows of op(A)), m.rows rows of
    each and a panel of columns. Its lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks
@@ -1729,9 +1737,9 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     for (int64_t work = (int64_t)blockIdx.x * BSRI_TINY_WARPS + warp; work < total; work += all_warps) {
         int64_t set = work, sub = 0, panel = 0, item = 0;
         if (total != m.sets) {
-            const int64_t band = bsri_divide(work, m.sets), slab = bsri_divide(band, p.subs);
-            set = work - band * m.sets, sub = band - slab * p.subs;
-            item = bsri_divide(slab, p.panels), panel = slab - item * p.panels;
+            const int64_t band = bsri_divide(work, m.sets), number = bsri_divide(band, p.subs);
+            set = work - band * m.sets, sub = band - number * p.subs;
+            item = bsri_divide(number, p.panels), panel = number - item * p.panels;
         }
         if (m.log_tiles == 0) set = bsri_dev_order(p, item, set);
         const int64_t tile = set << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
@@ -1959,10 +1967,10 @@ struct bsri_vector_work {
     int32_t item, col, sub, range;
 };
 static __device__ __forceinline__ bsri_vector_work bsri_vector_decode(const bsri_dev_vector &m, int work) {
-    const int band = work / (int)m.ranges, slab = band / (int)m.of.subs;
+    const int band = work / (int)m.ranges, number = band / (int)m.of.subs;
     bsri_vector_work w;
-    w.range = work - band * (int)m.ranges, w.sub = band - slab * (int)m.of.subs;
-    w.item = slab / (int)m.of.width, w.col = slab - w.item * (int)m.of.width;
+    w.range = work - band * (int)m.ranges, w.sub = band - number * (int)m.of.subs;
+    w.item = number / (int)m.of.width, w.col = number - w.item * (int)m.of.width;
     return w;
 }
 
@@ -2091,29 +2099,29 @@ struct bsri_mma_pieces {
 /* --- fetching --- */
 template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
-        b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
-    const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
+        b_to;               /* shared memory: stages, barriers, this lane's first piece of values and of a dense slice */
+    const char *values, *b; /* this lane's first piece of block 0, of the panel's first slice */
     int a_pieces, a_flip;   /* of a line of values; what every other copy of values exchanges */
     uint32_t a_across;      /* of f64 that are stored transposed: what each four lines exchange more than those before */
     /* a row-major slice: pieces of a row that one copy takes, rows at once, copies of a row's part (parts of 512 bytes) */
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
-    bool whole; /* no edge: all of the slab's columns are there */
+    bool whole; /* no edge: all of the panel's columns are there */
     int left;   /* valid bytes from this lane's first piece on; column-major: columns from this lane's on */
 
     __device__ __forceinline__ void begin(const char *shared, int a_trans) {
-        const int lane = threadIdx.x % 32, turned = L::MW * T::BYTES / 16;
+        const int lane = threadIdx.x % 32, trans_pieces = L::MW * T::BYTES / 16;
         const uint32_t along = bsri_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
         base = bsri_smem_address(shared);
-        a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
-        a_to = a_trans ? bsri_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        a_pieces = a_trans ? trans_pieces : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
+        a_to = a_trans ? bsri_swizzle<trans_pieces * 16>(lane / trans_pieces, lane % trans_pieces) : along;
         if (T::BYTES == 8) a_to = a_trans ? lane * 16 : along, a_across = a_trans ? 32 : 0, a_flip = a_trans ? 0 : 64;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
-    __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
+    __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t panel) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
-        const int cols = (int)bsri_min(L::BN, m.width - slab * L::BN);
+        const int cols = (int)bsri_min(L::BN, m.width - panel * L::BN);
         whole = cols == L::BN, values = r.values + lane / a_pieces * m.a_line + lane % a_pieces * 16;
-        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
+        b = r.b + panel * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
             (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
         left = L::B_ROWS ? cols * T::BYTES - lane % ROW * 16 : cols - line;
     }
@@ -2164,16 +2172,16 @@ template <class T, class L> struct bsri_mma_producer {
             for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) slice(tile, at, jump);
         }
     }
-    /* This warp's stages of a part; turn: the CTA's stages before it; down: bytes from a block's start to row `lane`'s tiles. */
+    /* This warp's stages of a part; stages_before: the CTA's; down: bytes from a block's start to row `lane`'s tiles. */
     __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
-                                         int64_t next, uint32_t turn, int64_t down) const {
+                                         int64_t next, uint32_t stages_before, int64_t down) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
                  mine = 0; /* of entry window + lane: rows; of row `lane`: entries of the window. next: its entry before them */
         int32_t col = 0;
-        int window = -32, i = (int)((warp - turn) % 4u);
-        uint32_t slot = (turn + i) % m.stages, phase = (turn + i) / m.stages & 1;
+        int window = -32, i = (int)((warp - stages_before) % 4u);
+        uint32_t stage = (stages_before + i) % m.stages, phase = (stages_before + i) / m.stages & 1;
         for (; i < stages; i += 4) {
             while (window < (i * L::E >> bits & ~31)) {
                 window += 32, next += __popc(mine);
@@ -2183,8 +2191,8 @@ template <class T, class L> struct bsri_mma_producer {
                     if (lane == g) mine = all;
                 }
             }
-            const uint32_t to = base + slot * m.stage_bytes;
-            bsri_mbarrier_wait(empty + 8 * slot, phase ^ 1);
+            const uint32_t to = base + stage * m.stage_bytes;
+            bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
@@ -2198,18 +2206,18 @@ template <class T, class L> struct bsri_mma_producer {
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
             }
-            bsri_cp_async_arrive(full + 8 * slot);
-            for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
+            bsri_cp_async_arrive(full + 8 * stage);
+            for (stage += 4; stage >= (uint32_t)m.stages; stage -= m.stages) phase ^= 1;
         }
     }
 };
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, const bsri_mma_storage &s, const char *shared,
-                                                       const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t slab,
-                                                       int64_t next, uint32_t turn, int64_t down) {
+                                                       const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t panel,
+                                                       int64_t next, uint32_t stages_before, int64_t down) {
     bsri_mma_producer<T, L> f;
-    f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
-    f.part(m, list, r, next, turn, down);
+    f.begin(shared, m.a_trans), f.tile(m, r, panel), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
+    f.part(m, list, r, next, stages_before, down);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
@@ -2244,23 +2252,23 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_st
     bsri_producer_sync();
     return true;
 }
-/* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all slabs of a group of rows, the
-   longest rows first, forwards and backwards over the CTAs in turn, so that all get about the same work. */
+/* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all panels of a group of rows,
+   the longest rows first, forwards and backwards over the CTAs in turn, so that all get about the same work. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma_storage &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
     const uint32_t size = (uint32_t)m.group; /* unsigned: widened to 64 bits, its upper half takes no register */
     const int64_t lines = bsri_mma_lines(p);
-    const uint32_t groups = (uint32_t)((lines + size - 1) / size), slabs = (uint32_t)m.slabs,
-                   total = (uint32_t)p.items * slabs * groups;
+    const uint32_t groups = (uint32_t)((lines + size - 1) / size), panels = (uint32_t)m.panels,
+                   total = (uint32_t)p.items * panels * groups;
     const int lane = threadIdx.x % 32;
-    uint32_t turn = 0, parts = 0;
+    uint32_t stages_before = 0, parts = 0;
     const bool ranked = bsri_mma_rank(m, s, lines, groups);
     for (uint32_t round = 0; round * gridDim.x < total; round++) {
         const uint32_t work = round * gridDim.x + (m.order && (round & 1) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
         if (work >= total) break;
-        const uint32_t item = work / groups / slabs, slab = m.order ? work % slabs : work / groups % slabs;
-        uint32_t group = m.order ? work / slabs % groups : work % groups;
+        const uint32_t item = work / groups / panels, panel = m.order ? work % panels : work / groups % panels;
+        uint32_t group = m.order ? work / panels % groups : work % groups;
         if (ranked) group = s.order[group];
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * size + lane) : -1;
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
@@ -2278,12 +2286,12 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 more = bsri_columns_next(s, part, r, m.view, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
-                    part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
+                    part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
-                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn, down);
-                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn, down);
-                turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
+                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
+                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, panel, first, stages_before, down);
+                stages_before += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
                 bsri_producer_sync();
             } while (more);
         }
@@ -2328,19 +2336,19 @@ template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of th
 template <class T, class L> struct bsri_mma_consumer {
     typedef bsri_mma_parts<T> P;
     static constexpr int PARTS = P::PARTS;
-    /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
+    /* what ldmatrix cannot transpose: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
     /* Two parts of everything leave no registers to unroll the steps; nor do tiles of 256 columns on some GPUs. The rolled loop
        is slower, but on an H200 the next tier takes nearly all of these products (note N21). */
     static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_NARROW);
-    static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
+    static constexpr int TRANSPOSED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
     static __device__ __forceinline__ uint32_t a_base(int a_trans) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, i = lane / 8;
         if (!a_trans) return bsri_swizzle<L::LINE>(lane % 16, i >> 1);
-        if (CHARS) return bsri_swizzle<TURNED>(bsri_mma_byte_line(lane), 0);
-        if (WORDS) return bsri_swizzle<TURNED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
+        if (CHARS) return bsri_swizzle<TRANSPOSED>(bsri_mma_byte_line(lane), 0);
+        if (WORDS) return bsri_swizzle<TRANSPOSED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
         return bsri_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1); /* KS lines of MW values, MW == KS */
     }
     static __device__ __forceinline__ uint32_t b_base(int n_warp) {
@@ -2380,14 +2388,14 @@ template <class T, class L> struct bsri_mma_consumer {
         if (!a_trans) {
             bsri_mma_load(x, a + (at ^ (kk * 32)) + mi * 16 * L::LINE);
         } else if (CHARS) {
-            bsri_mma_load_bytes(x, a + (at ^ (mi * 16)) + kk * 32 * TURNED);
+            bsri_mma_load_bytes(x, a + (at ^ (mi * 16)) + kk * 32 * TRANSPOSED);
             const uint32_t second = x[1]; /* mma wants both halves of the rows, then the later products */
             x[1] = x[2], x[2] = second;
         } else if (WORDS) {
 #pragma unroll
             for (int i = 0; i < 4; i++) /* rows i % 2 * 8, products i / 2 * 4 */
-                x[i] = bsri_mma_load_word(a + (at ^ ((mi * 4 + i % 2 * 2) << 4) ^ (TURNED == 64 ? i / 2 * 32 : i / 2 * 64)) +
-                                          (kk * 8 + i / 2 * 4) * TURNED);
+                x[i] = bsri_mma_load_word(a + (at ^ ((mi * 4 + i % 2 * 2) << 4) ^ (TRANSPOSED == 64 ? i / 2 * 32 : i / 2 * 64)) +
+                                          (kk * 8 + i / 2 * 4) * TRANSPOSED);
         } else {
             bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
         }
@@ -2433,7 +2441,7 @@ template <class T, class L> struct bsri_mma_consumer {
    along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
    bytes a lane then take two cycles of shared memory, not four. */
 template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
-    static constexpr int ML = L::MW / 8, NL = 32 / ML, TURNED = L::MW * 4; /* bytes of a line of values stored transposed */
+    static constexpr int ML = L::MW / 8, NL = 32 / ML, TRANSPOSED = L::MW * 4; /* bytes of a line of values stored transposed */
 
     static __device__ __forceinline__ uint32_t tm(void) { return (threadIdx.x & 1) | (ML == 4 ? threadIdx.x % 32 >> 4 << 1 : 0); }
     static __device__ __forceinline__ uint32_t tn(void) { return threadIdx.x % 32 >> 1 & (NL - 1); }
@@ -2471,7 +2479,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
                 if (A_TRANS) {
 #pragma unroll
                     for (int h = 0; h < 2; h++)
-                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k, TURNED) ^ (h * ML * 16)) + (k0 + k) * TURNED);
+                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k, TRANSPOSED) ^ (h * ML * 16)) + (k0 + k) * TRANSPOSED);
                 }
                 if (L::B_ROWS) {
                     bsri_mma_load(y[k * 2], b + (k0 + k) * L::B_LINE);
@@ -2498,7 +2506,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
    values (g = lane / 4), or columns of two sums beside each other: see place(). */
 template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
     static_assert(L::KS == 16, "two steps");
-    static constexpr int TURNED = L::MW * 8; /* bytes of a line of values that are stored transposed */
+    static constexpr int TRANSPOSED = L::MW * 8; /* bytes of a line of values that are stored transposed */
 
     /* Sum e of the 16 of a pass: its row and column in the tile of 16 x 32. */
     static __device__ __forceinline__ int row(int e, int a_trans) {
@@ -2515,7 +2523,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         double y[2][2];
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            bsri_mma_load(y[h], A_TRANS ? a + at + mi * 128 + (kk * 2 + h) * TURNED
+            bsri_mma_load(y[h], A_TRANS ? a + at + mi * 128 + (kk * 2 + h) * TRANSPOSED
                                         : a + (at ^ kk * 16) + (mi * 16 + h * 8) * L::LINE);
         x[0] = y[0][0], x[1] = A_TRANS ? y[0][1] : y[1][0], x[2] = A_TRANS ? y[1][0] : y[0][1], x[3] = y[1][1];
     }
@@ -2531,7 +2539,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
     template <bool A_TRANS>
     static __device__ __forceinline__ void run(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, g = lane / 4, t = lane % 4, n = n_warp * L::WN;
-        const uint32_t ab = A_TRANS ? t * 4 * TURNED + ((g ^ t << 1) << 4) : bsri_swizzle<L::LINE>(g, t * 2);
+        const uint32_t ab = A_TRANS ? t * 4 * TRANSPOSED + ((g ^ t << 1) << 4) : bsri_swizzle<L::LINE>(g, t * 2);
         const uint32_t bb = L::B_ROWS ? n / 64 * (L::KS * 512) + t * 4 * L::B_LINE + ((g ^ t << 1) << 4) + n % 64 * 8
                                       : bsri_swizzle<L::LINE>(n + g, t * 2);
 #pragma unroll
@@ -2643,7 +2651,7 @@ __device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, c
         const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
         const int64_t line = part.row[m_warp >> m.block_bits];
         const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW + mi * 16;
-        const int64_t col = part.slab * L::BN + warp % L::NW * L::WN + n0 * 8;
+        const int64_t col = part.panel * L::BN + warp % L::NW * L::WN + n0 * 8;
         const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - col));
         uint16_t *out = (uint16_t *)m.p.out.data + part.out + row * m.p.out.row_stride + col * m.p.out.col_stride;
         if (line < 0 || !cols) continue;
@@ -2671,7 +2679,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     const int lane = thread % 32, warp = (thread - BSRI_PRODUCERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
-                  col = part.slab * L::BN + warp % L::NW * L::WN;
+                  col = part.panel * L::BN + warp % L::NW * L::WN;
     const int64_t first = part.out + row * rs + col * cs;
     const int left = (int)bsri_min(L::WN, m.p.width - col);
     const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
@@ -2743,7 +2751,7 @@ __device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, con
     const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits];
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW;
-    const int64_t col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int64_t col = part.panel * L::BN + warp % L::NW * L::WN;
     const int left = (int)bsri_min(L::WN, m.p.width - col);
     if (line < 0 || left <= 0) return;
     const bsri_dev_writer<double> to(m.p, m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta,
@@ -2767,10 +2775,10 @@ __device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, con
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
 /* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
-   lanes of a warp, so it would report a slot that one lane gives back for all (note N20). */
+   lanes of a warp, so it would report a stage that one lane gives back for all (note N20). */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
-                                                uint32_t list, uint32_t part, int stages, uint32_t &turn) {
+                                                uint32_t list, uint32_t part, int stages, uint32_t &state) {
     constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices that are unrolled */
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
@@ -2786,45 +2794,44 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
             word = __ballot_sync(~0u, mask >> row & 1);
         }
         const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
-        const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
-        bsri_mbarrier_wait(full + 8 * slot,
-                      turn >> 5 & 1); /* also with nothing to do: else a warp could give a slot back twice before the others have
-                                         once */
+        const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
+        /* also with nothing to do: else a warp could give a stage back twice before the others have once */
+        bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1)
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
                                                 at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
-        bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * slot);
-        turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
+        bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * stage);
+        state = stage + 1 == (uint32_t)m.stages ? (state ^ 32) & ~31u : state + 1;
     }
 }
 /* The multiplying warps. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma_storage &s, char *shared) {
     const int bits = m.sub_bits;
-    uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
+    uint32_t state = 0; /* in one register: the pipeline's stage (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
         uint32_t base = bsri_smem_address(shared), list = bsri_smem_address(&s);
         /* pinned until the epilogue: computed again at each use, they would take registers from the sums */
         asm volatile("" : "+r"(base), "+r"(list));
         typename T::sum sum[L::MI][L::NI][4] = {};
-        for (bool more = true; more; turn = (turn + 64) & 255) {
-            const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_column_chunk);
-            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, chunk_full) + 8 * (turn >> 6 & 1), turn >> 7);
+        for (bool more = true; more; state = (state + 64) & 255) {
+            const uint32_t part = list + (state >> 6 & 1) * (uint32_t)sizeof(bsri_column_chunk);
+            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, chunk_full) + 8 * (state >> 6 & 1), state >> 7);
             if (bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last)) == 2) return;
             const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)) << bits) + L::E - 1) / L::E;
-            if (bsri_mma_by_rows<L>(m)) bsri_mma_mainloop<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
-            else bsri_mma_mainloop<T, typename L::by_columns>(sum, m, base, list, part, stages, turn);
+            if (bsri_mma_by_rows<L>(m)) bsri_mma_mainloop<T, typename L::by_rows>(sum, m, base, list, part, stages, state);
+            else bsri_mma_mainloop<T, typename L::by_columns>(sum, m, base, list, part, stages, state);
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last));
             if (!more) {
-                const bsri_column_chunk &last = s.part[turn >> 6 & 1];
+                const bsri_column_chunk &last = s.part[state >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else if constexpr (T::BYTES == 8) bsri_mma_epilogue_f64<L>(m, last, (double *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop():
+            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[state >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop():
                                                                                  all have read the chunk */
         }
     }
@@ -2832,25 +2839,26 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 #endif
 
 /* bsri_product_mma: a CTA stays and takes tiles of out one after another.
+   Its tile is the choice of bsri_mma_choose() (>>cuda-plan-mma).
 
    Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
    times L::NW beside each other, each MW x WN of out.
 
    Shared memory:
-     dynamic:     `stages` slots of stage_bytes, in each of them
+     dynamic:     m.stages times stage_bytes, in each of them
        0          values: slice e of m-warp w at (e m_warps + w) A_BYTES, MW x KS, as stored KS x MW
        b_at       dense operand: slice e at b_at + e B_BYTES, BN x KS, by rows KS x BN
      behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
      static:      bsri_mma_storage: two parts of the column list, and what making them needs
 
    barrier         count    arrives                                              waits                   phase
-   full[slot]      32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
-   empty[slot]     readers  each multiplying thread: slot read                   the warp that fills it  round + 1
+   full[stage]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+   empty[stage]    readers  each multiplying thread: stage read                  the warp that fills it  round + 1
    chunk_full[2]   128      each fetching thread: chunk of the list written      multiplying threads     round of the chunks
    chunk_empty[2]  readers  each multiplying thread: chunk used up               fetching threads        round + 1
    bar.sync 1      128      fetching threads among themselves                    (bsri_producer_sync)
    A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
-   Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
+   Stage n of the CTA is filled by warp n % 4. There are at least four stages, so that no warp is a round ahead of another.
 
    Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
    warp's part. ldmatrix reads operands from lines whose 16-byte pieces are swizzled: by bsri_swizzle() where lines run
@@ -2859,7 +2867,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 
    Order: 1. Fetching warps make a part of the tile's column list: up to 512 columns, and which of the block rows have each.
           2. They fill its stages: wait for empty, copy the blocks that exist and the dense slices; the copies arrive at full.
-          3. Multiplying warps take the part, wait for full stage by stage, multiply what their block row has, give the slot
+          3. Multiplying warps take the part, wait for full stage by stage, multiply what their block row has, give the stage
              back.
           4. After a tile's last part each runs the epilogue through memory of its own; the others are at the next tile already.
           5. A part whose `last` is 2 ends the multiplying warps. */
@@ -2900,13 +2908,13 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 /* Each part of a tile is stored by bsri_small_store(), as whole tiles are; a kernel has one of the two ways, as both spill
    registers. Where it pays: note N15. */
 template <class L> constexpr bool bsri_small_parts = L::MW == 32 && !L::SIMPLE && BSRI_MMA_HOPPER;
-/* This warp's steps of a block row, the turn-th of every `split`. */
+/* This warp's steps of a block row, number split_index of every `split`. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
-                                                    bsri_mma_producer<T, L> f, int64_t line, int turn) {
+                                                    bsri_mma_producer<T, L> f, int64_t line, int split_index) {
     typedef bsri_mma_consumer<T, L> worker;
     const int subs = (1 << m.sub_bits) - 1, stride = m.split * L::E;
-    int lane = threadIdx.x % 32, lead = (L::SLOTS - 1) * stride, which = 0; /* lead: what is fetched is so far ahead */
+    int lane = threadIdx.x % 32, lead = (L::STAGES - 1) * stride, which = 0; /* lead: what is fetched is so far ahead */
     uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0), to = f.base, end = f.base + L::WARP;
     int64_t a = 0; /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
@@ -2917,14 +2925,14 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
         asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b), "+r"(whole));
         f.whole = whole;
     }
-    uint32_t from = to; /* slots */
+    uint32_t from = to; /* stages */
     if (!m.constant) bsri_pdl_wait();
     const int32_t first = bsri_view_index32(m.view, r, (uint32_t)line, 0); /* all are below 2^28 */
     const int slices = (bsri_view_index32(m.view, r, (uint32_t)line, 1) - first) << m.sub_bits;
 #pragma unroll 1
-    for (int now = turn * L::E - lead; now < slices; now += stride) {
+    for (int now = split_index * L::E - lead; now < slices; now += stride) {
         const int at = now + lead; /* what is fetched now */
-        if (now >= 0) bsri_cp_async_wait<L::SLOTS - 2>();
+        if (now >= 0) bsri_cp_async_wait<L::STAGES - 2>();
         __syncwarp(); /* this step is there for all lanes, and the one before it is used up */
         if (at < slices) {
             const int mine = at + lane / L::E * stride + lane % L::E;
@@ -2947,7 +2955,7 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
                 f.dense(m, to + e * L::SLICE + L::A_BYTES, be, r.b);
             }
             which = (which + L::E) & 31;
-            if ((to += L::SLOT) == end) to = end - L::WARP;
+            if ((to += L::STAGE) == end) to = end - L::WARP;
         }
         bsri_cp_async_commit();
         if (now < 0) continue;
@@ -2956,7 +2964,7 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
             const uint32_t slice = from + e * L::SLICE;
             if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
         }
-        if ((from += L::SLOT) == end) from = end - L::WARP;
+        if ((from += L::STAGE) == end) from = end - L::WARP;
     }
     if (m.constant) bsri_pdl_wait(); /* nor may out be written before, where the row is empty */
     __syncwarp();
@@ -2973,21 +2981,21 @@ __device__ __forceinline__ void bsri_mma_input(const bsri_dev_mma &m, uint32_t t
     }
     bsri_cp_async_commit();
 }
-/* Four parts of 8 x 8 sums, as out's numbers, to lines of LINE; part i to i % 2 * next + i / 2 * far. TURNED: transposed. */
-template <int LINE, bool TURNED>
+/* Four parts of 8 x 8 sums, as out's numbers, to lines of LINE; part i to i % 2 * next + i / 2 * far. */
+template <int LINE, bool TRANSPOSED>
 __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, uint32_t x0, uint32_t x1, uint32_t x2,
                                              uint32_t x3) {
     const int lane = threadIdx.x % 32;
 #if __CUDA_ARCH__ >= 900
     const uint32_t to = bsri_smem_address(tile + lane % 8 * LINE + lane / 8 % 2 * next + lane / 16 * far);
-    if (TURNED) bsri_stmatrix_t(to, x0, x1, x2, x3);
+    if (TRANSPOSED) bsri_stmatrix_t(to, x0, x1, x2, x3);
     else bsri_stmatrix(to, x0, x1, x2, x3);
 #else
     const uint32_t x[4] = {x0, x1, x2, x3};
     tile += lane / 4 * LINE + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        *(uint32_t *)(tile + i % 2 * next + i / 2 * far) = TURNED ? bsri_mma_transpose(x[i]) : x[i];
+        *(uint32_t *)(tile + i % 2 * next + i / 2 * far) = TRANSPOSED ? bsri_mma_transpose(x[i]) : x[i];
 #endif
 }
 /* A tile that a warp has to itself, stored all at once: far fewer instructions than bsri_mma_store() takes, which counts where a
@@ -3035,8 +3043,10 @@ __device__ __forceinline__ void bsri_small_store(const bsri_dev_mma &m, uint16_t
 template <class T, class L>
 __device__ __forceinline__ void bsri_small_epilogue(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
-    const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 >> m.split_bits,
-              warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(L::BN, m.width - col);
+    const int split = m.split, team = threadIdx.x / 32 >> m.split_bits, warp = threadIdx.x / 32 & (split - 1);
+    const int cols = (int)bsri_min(L::BN, m.width - col);
+    int lane = threadIdx.x % 32;
+    if (!L::SIMPLE) asm volatile("" : "+r"(lane)); /* or all that comes of it is made before the loop over tiles, and spilled */
     auto part = [&](int i) { return &sum[i / L::ACROSS][i % L::ACROSS * 8]; }; /* 16 x 64 sums, and where they stand */
     auto down = [](int i) { return i / L::ACROSS * 16; };
     auto right = [](int i) { return i % L::ACROSS * 64; };
@@ -3116,10 +3126,13 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
     for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
         const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_small_divide(m, number);
         const uint32_t rest = number - whole * m.by, tile = m.order ? whole : rest, row = tile >> m.block_bits;
-        const uint32_t slab = m.order ? rest : whole * teams + team;
-        if (slab >= (uint32_t)m.slabs) continue; /* a CTA's teams have slabs side by side, the last of which may not be there */
+        const uint32_t panel = m.order ? rest : whole * teams + team;
+        if (panel >= (uint32_t)m.panels) continue; /* a CTA's teams have panels side by side; the last may not be there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
+        uint32_t first = warp;
+        if (!L::SIMPLE) asm volatile("" : "+r"(first)); /* what comes of it is made here: see bsri_small_epilogue() */
+        first &= split - 1; /* step */
         float sum[L::MI][L::NI][4] = {};
         int64_t reduce = 1;
         if (!SIMPLE) {
@@ -3129,13 +3142,13 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
         }
         for (int64_t i = 0; i < reduce; i++) {
             const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
-            f.tile(m, r, slab);
+            f.tile(m, r, panel);
             f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
-            bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
+            bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)first);
         }
         bsri_pdl_launch_dependents();
         bsri_small_epilogue<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
-                                    (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * L::BN);
+                                    (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)panel * L::BN);
         bsri_named_sync(1 + team, split * 32);
     }
 }
@@ -3148,27 +3161,28 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
 /* bsri_product_small: each warp has a pipeline of its own, and meets others only when its sums are made.
+   Its tile is the choice of bsri_small_choose() (>>cuda-plan-mma).
 
    Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
    teams.
 
    Shared memory:
-     dynamic:   4 x L::WARP bytes, a ring for each warp: SLOTS slots of E slices, a slice being
+     dynamic:   4 x L::WARP bytes, a ring for each warp: STAGES of E slices, a slice being
        0        values, MW x MW (A_BYTES)
        A_BYTES  dense operand, COLS x MW, by rows MW x COLS (B_BYTES)
      then       the same bytes hold PARTS x 4096 bytes of sums (float4 number n * 32 + lane of a part) or of what is stored, and
                 behind them, for any epilogue, 4 BSRI_MMA_PASS bytes
      static:    a finisher for each team
 
-   There is no mbarrier. A warp's copies are cp.async groups, one a step; SLOTS - 1 of them may be on their way while a step is
-   multiplied, and __syncwarp stands before a slot is written again. bar.sync 1 + team (32 split threads): when sums are handed
+   There is no mbarrier. A warp's copies are cp.async groups, one a step; STAGES - 1 of them may be on their way while a step is
+   multiplied, and __syncwarp stands before a stage is written again. bar.sync 1 + team (32 split threads): when sums are handed
    over (but where a warp alone stores a whole tile), and at a tile's end, before the rings are used again.
 
    Sums: as mma.sync has them (see bsri_product_mma). Part i of a tile is 16 rows and 64 columns; warp i % split of the team
    adds it up, in the order of the warps, and stores it.
 
    Order: 1. Row pointers; then lane l finds out where slice l of the warp's next 32 slices is.
-          2. Step by step, SLOTS - 1 steps ahead, E slices are copied; values by way of the L1 where warps beside ask for the
+          2. Step by step, STAGES - 1 steps ahead, E slices are copied; values by way of the L1 where warps beside ask for the
              same.
           3. Warp w of a team multiplies steps w, w + split, ... of the row.
           4. The next kernel may start. An input is asked for; sums are handed over; bar.sync.
@@ -3359,38 +3373,38 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 
 template <class L> struct bsri_narrow_tma {
     typedef typename L::type T;
-    static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS, A_BYTES = L::A_BYTES, SLOT = L::SLOT;
-    static constexpr int UNIT = L::UNIT, OWN = L::OWN, SLOTS = L::SLOTS, WARPS = L::WARPS, TILE = L::TILE;
+    static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS, A_BYTES = L::A_BYTES, STAGE = L::STAGE;
+    static constexpr int UNIT = L::UNIT, OWN = L::OWN, STAGES = L::STAGES, WARPS = L::WARPS, TILE = L::TILE;
     static constexpr bool ACROSS = L::ACROSS;
 #ifdef BSRI_WGMMA_CODE
-    /* Of one slot: a block, behind it its rows of b. */
-    static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_narrow_tma &m) {
-        if constexpr (UNIT == 1) by_warp(sum, slot, m);
+    /* Of one stage: a block, behind it its rows of b. */
+    static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t stage, const bsri_dev_narrow_tma &m) {
+        if constexpr (UNIT == 1) by_warp(sum, stage, m);
         else {
             float(&all)[NI * 4] = *(float(*)[NI * 4])sum;
-            if (ACROSS && m.out_row == 1 && m.columns) by_group<32, 0, ACROSS>(all, slot);
-            else if (ACROSS && m.out_row == 1) by_group<2048, 1, ACROSS>(all, slot);
-            else if (m.columns) by_group<32, 0, false>(all, slot);
-            else by_group<2048, 1, false>(all, slot);
+            if (ACROSS && m.out_row == 1 && m.columns) by_group<32, 0, ACROSS>(all, stage);
+            else if (ACROSS && m.out_row == 1) by_group<2048, 1, ACROSS>(all, stage);
+            else if (m.columns) by_group<32, 0, false>(all, stage);
+            else by_group<2048, 1, false>(all, stage);
         }
     }
     /* STEP: bytes of b from 16 products to the next; TB: they run across its rows. */
     template <int STEP, int TB, bool SWAPPED>
-    static __device__ __forceinline__ void by_group(float (&sum)[NI * 4], uint32_t slot) {
+    static __device__ __forceinline__ void by_group(float (&sum)[NI * 4], uint32_t stage) {
         bsri_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const uint64_t a = bsri_wgmma_desc<128>(slot + k * 32, 0);
-            const uint64_t b = bsri_wgmma_desc<128>(slot + A_BYTES + k * STEP, 8192);
+            const uint64_t a = bsri_wgmma_desc<128>(stage + k * 32, 0);
+            const uint64_t b = bsri_wgmma_desc<128>(stage + A_BYTES + k * STEP, 8192);
             if constexpr (SWAPPED) bsri_wgmma<T, COLS, TB, 0>::ss(sum, b, a);
             else bsri_wgmma<T, COLS, 0, TB>::ss(sum, a, b);
         }
         bsri_wgmma_commit(), bsri_wgmma_wait<0>();
         bsri_wgmma_done(sum);
     }
-    static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_narrow_tma &m) {
+    static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t stage, const bsri_dev_narrow_tma &m) {
         const int lane = threadIdx.x % 32, columns = m.columns;
-        const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, turn = (lane / 16 ^ lane % 8) << 4;
+        const uint32_t a = stage + lane % 16 * 128, b = stage + A_BYTES, swizzle = (lane / 16 ^ lane % 8) << 4;
         uint32_t y[NI < 2 ? 1 : NI / 2][4], at, along, across; /* b: to the next 16 products, 16 columns */
         if (columns) at = NI == 1 ? lane % 8 * 128 + lane / 8 * 16 : (lane / 16 * 8 + lane % 8) * 128 + lane / 8 % 2 * 16;
         else at = NI == 1 ? lane * 16 : lane % 16 * (16 * NI) + lane / 16 * 16;
@@ -3408,7 +3422,7 @@ template <class L> struct bsri_narrow_tma {
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
                 uint32_t x[4];
-                bsri_mma_load(x, a + (turn ^ k << 5) + j * 2048);
+                bsri_mma_load(x, a + (swizzle ^ k << 5) + j * 2048);
 #pragma unroll
                 for (int n = 0; n < NI; n++) {
                     const int i = NI == 1 ? k % 2 * 2 : n % 2 * 2;
@@ -3429,31 +3443,31 @@ template <class L> struct bsri_narrow_tma {
             return own < pieces ? bsri_dev_index(m.col, m.dt, before + (int)bsri_view_entry(m.view, own)) : 0;
         };
         int32_t line = lines(part);
-        auto values = [&](int piece, int slot) {
+        auto values = [&](int piece, int stage) {
             if (piece < pieces && first && bsri_elect_one()) {
-                bsri_mbarrier_expect_tx(barriers + slot * 8, SLOT);
+                bsri_mbarrier_expect_tx(barriers + stage * 8, STAGE);
                 const int block = (int)bsri_view_entry(m.view, piece);
-                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece - block * m.view.cols) * 64, sub * ROWS,
-                              before + block);
+                bsri_tma_load(ring + stage * STAGE, &m.a_map, barriers + stage * 8, (piece - block * m.view.cols) * 64,
+                              sub * ROWS, before + block);
             }
         };
-        auto dense = [&](int piece, int slot, int turn) {
+        auto dense = [&](int piece, int stage, int asked) {
             const int k =
-                __shfl_sync(~0u, line, turn) * m.bc + (piece - (int)bsri_view_entry(m.view, piece) * m.view.cols) * 64;
+                __shfl_sync(~0u, line, asked) * m.bc + (piece - (int)bsri_view_entry(m.view, piece) * m.view.cols) * 64;
             if (piece < pieces && first && bsri_elect_one()) {
-                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
+                bsri_tma_load(ring + stage * STAGE + A_BYTES, &m.b_map, barriers + stage * 8, m.columns ? k : side,
                               m.columns ? side : k >> m.fold);
                 if (COLS > 64 && !m.columns) /* a box is no wider than 128 bytes */
-                    bsri_tma_load(ring + slot * SLOT + A_BYTES + 8192, &m.b_map, barriers + slot * 8, side + 64, k);
+                    bsri_tma_load(ring + stage * STAGE + A_BYTES + 8192, &m.b_map, barriers + stage * 8, side + 64, k);
             }
         };
         /* In the order of use, as the copy engine works one request after another (note N17). Only where blocks come before the
            wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
         for (int i = 0; i < m.stages; i++) {
-            const int at = (int)pipe.stage + i, slot = at < m.stages ? at : at - m.stages;
-            values(part + i * m.warps, slot);
-            if (!m.constant) dense(part + i * m.warps, slot, i);
+            const int at = (int)pipe.stage + i, stage = at < m.stages ? at : at - m.stages;
+            values(part + i * m.warps, stage);
+            if (!m.constant) dense(part + i * m.warps, stage, i);
         }
         if (m.constant) {
             bsri_pdl_wait();
@@ -3464,17 +3478,17 @@ template <class L> struct bsri_narrow_tma {
             }
         }
 #pragma unroll 1
-        for (int piece = part, turn = m.stages; piece < pieces; piece += m.warps, turn++) {
-            const int slot = (int)pipe.stage;
-            bsri_mbarrier_wait(barriers + slot * 8, pipe.phase);
-            multiply(sum, ring + slot * SLOT, m);
+        for (int piece = part, asked = m.stages; piece < pieces; piece += m.warps, asked++) {
+            const int stage = (int)pipe.stage;
+            bsri_mbarrier_wait(barriers + stage * 8, pipe.phase);
+            multiply(sum, ring + stage * STAGE, m);
             const int next = piece + m.stages * m.warps;
             if (UNIT == 1) __syncwarp();
             if (next < pieces) {
                 if (UNIT > 1) bsri_named_sync(2 + part, 32 * UNIT);
-                values(next, slot);
-                if (turn % 32 == 0) line = lines(next);
-                dense(next, slot, turn);
+                values(next, stage);
+                if (asked % 32 == 0) line = lines(next);
+                dense(next, stage, asked);
             } else if (UNIT > 1) bsri_pdl_launch_dependents();
             pipe.advance((uint32_t)m.stages);
         }
@@ -3535,7 +3549,7 @@ template <class L> struct bsri_narrow_tma {
         for (int k = 0; k < 2; k++) x[k] = __fmaf_rn(m.beta, z[k], __fmul_rn(m.alpha, x[k]));
     }
     /* Word i of lane j of four becomes word j of lane i. */
-    static __device__ __forceinline__ void turn(uint32_t (&w)[4]) {
+    static __device__ __forceinline__ void transpose(uint32_t (&w)[4]) {
 #pragma unroll
         for (int step = 1; step <= 2; step *= 2) {
             const int odd = threadIdx.x & step;
@@ -3574,7 +3588,7 @@ template <class L> struct bsri_narrow_tma {
 #pragma unroll
             for (int i = 0; i < NI / 2; i++) {
                 uint32_t w[4] = {added[i].x, added[i].y, added[i].z, added[i].w};
-                turn(w);
+                transpose(w);
 #pragma unroll
                 for (int j = 0; j < 4; j++) scale(m, pair(i, j), ALONG ? w[j] : bsri_mma_transpose(w[j]));
             }
@@ -3588,7 +3602,7 @@ template <class L> struct bsri_narrow_tma {
                 w[j] = bsri_pack<T>(pair(i, j)[0], pair(i, j)[1]);
                 if (!ALONG) w[j] = bsri_mma_transpose(w[j]);
             }
-            turn(w);
+            transpose(w);
             if (inside(i)) *(uint4 *)(to + 2 * (down(i) * step + right(i))) = make_uint4(w[0], w[1], w[2], w[3]);
         }
     }
@@ -3680,12 +3694,13 @@ template <class L> struct bsri_narrow_tma {
 #endif
 };
 /* bsri_product_narrow_tma: units of warps, each of which fetches and multiplies blocks of its own.
+   Its tile is the choice of bsri_narrow_tma_choose() (>>cuda-plan-narrow).
 
    Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
    128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
 
    Shared memory:
-     dynamic:   share x slots x SLOT bytes, a ring for each unit; a slot is
+     dynamic:   share x stages x STAGE bytes, a ring for each unit; a stage is
        0        the block's piece: ROWS lines of 64 products, 128 bytes each, swizzled (A_BYTES)
        A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
                 m.swizzle says
@@ -3694,8 +3709,8 @@ template <class L> struct bsri_narrow_tma {
      static:    the barriers; a finisher for any epilogue
 
    barrier               count  arrives                                                   waits               phase
-   barriers[unit][slot]  1      elected lane of the unit's first warp, expect_tx of SLOT  the unit's threads  round of its ring
-   There is no `empty`: after __syncwarp (a unit of one warp) or bar.sync 2 + unit (128 threads) all have read a slot, and the
+   barriers[unit][stage] 1      elected lane of the unit's first warp, expect_tx of STAGE the unit's threads  round of its ring
+   There is no `empty`: after __syncwarp (a unit of one warp) or bar.sync 2 + unit (128 threads) all have read a stage, and the
    unit itself fills it again. __syncthreads stands before sums are written where blocks were, and before they are read.
 
    Sums: of a unit of one warp as mma.sync has them (see bsri_product_mma), of a group as wgmma has them (see
@@ -3704,7 +3719,7 @@ template <class L> struct bsri_narrow_tma {
 
    Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
           2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
-          3. All slots are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `slots` further on.
+          3. All stages are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `stages` further on.
           4. The next kernel may start: at once with units of one warp or without m.pdl_late, else when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
@@ -3714,10 +3729,10 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     typedef bsri_narrow_tma<L> narrow;
     constexpr int NI = L::NI;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ uint64_t barriers[narrow::WARPS * narrow::SLOTS];
+    __shared__ uint64_t barriers[narrow::WARPS * narrow::STAGES];
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
     const int unit = threadIdx.x / (32 * narrow::UNIT);
-    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::SLOTS);
+    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::STAGES);
     bsri_pipe<> pipe = {0, 0};
     if (narrow::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
     BSRI_ENTER;
@@ -3729,7 +3744,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (thread / 32 % narrow::UNIT == 0 && bsri_elect_one()) {
 #pragma unroll
-        for (int i = 0; i < narrow::SLOTS; i++) bsri_mbarrier_init(own + i * 8, 1);
+        for (int i = 0; i < narrow::STAGES; i++) bsri_mbarrier_init(own + i * 8, 1);
         bsri_mbarrier_init_fence();
     }
     if (narrow::UNIT == 1) __syncwarp();
@@ -3741,7 +3756,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * narrow::COLS;
         const int strip = sets << beside | (work & ((1 << beside) - 1));
         float sum[narrow::OWN][NI][4] = {};
-        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, pipe);
+        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::STAGE, own, pipe);
         if constexpr (narrow::UNIT > 1) narrow::finish_groups(m, sum, strip, side, bsri_shared);
         else narrow::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
@@ -3806,33 +3821,34 @@ struct bsri_wgmma_tile_state { /* of one multiplying warp, in shared memory whil
     uint32_t stage, phase;    /* where its stages go on */
 };
 template <int GROUP> struct bsri_wgmma_storage {
-    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], chunk_full[BSRI_WGMMA_LISTERS][2],
+    uint64_t full[BSRI_WGMMA_STAGES], empty[BSRI_WGMMA_STAGES], chunk_full[BSRI_WGMMA_LISTERS][2],
         chunk_empty[BSRI_WGMMA_LISTERS][2], claim_full[BSRI_WGMMA_CLAIMS], claim_empty[BSRI_WGMMA_CLAIMS];
-    uint64_t named[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
+    uint64_t named[BSRI_WGMMA_STAGES]; /* rs: what a stage is, before its slices are there */
     int32_t claim[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
     bsri_wgmma_tile_state tile[8];
-    bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
+    bsri_wgmma_stage<GROUP> note[BSRI_WGMMA_STAGES];
     bsri_wgmma_chunk<GROUP> part[BSRI_WGMMA_LISTERS][2];
 };
 
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
-/* Units (span tiles beside each other) are numbered slab by slab, as the L2 likes best. Before them come the first groups of the
-   first slabs; with a schedule these are the longest. Where the schedule says that some groups are tall, the tall groups of all
-   slabs come first, as many as there are teams at most. Each team of CTAs starts with the unit of its own number. A unit goes to
-   the team that has the least to do so far: first the units that would otherwise come when all is nearly done, and longest first
-   where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution; none shares memory with another.
-   Dealing a unit takes time, which bounds products of many short tiles: there units go round the teams, all but the last. Long
-   ones are better dealt, as teams then stay near each other. How near this comes to the ideal, and what it saves: note N5. */
+/* Units (span tiles beside each other) are numbered panel by panel, as the L2 likes best. Before them come the first groups of
+   the first panels; with a schedule these are the longest. Where the schedule says that some groups are long, the long groups of
+   all panels come first, as many as there are teams at most. Each team of CTAs starts with the unit of its own number. A unit
+   goes to the team that has the least to do so far: first the units that would otherwise come when all is nearly done, and
+   longest first where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution; none shares memory
+   with another. Dealing a unit takes time, which bounds products of many short tiles: there units go round the teams, all but
+   the last. Long ones are better dealt, as teams then stay near each other. How near this comes to the ideal, and what it saves:
+   note N5. */
 struct bsri_work_tile {
-    int32_t item, slab, group; /* of out; of columns; of block rows */
+    int32_t item, panel, group; /* of out; of columns; of block rows */
 };
 struct bsri_tile_scheduler {
-    int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
-    int32_t first;                                                /* slabs with heads, heads of each << 16: registers are few */
+    int32_t span, panels, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
+    int32_t first;                                                /* panels with heads, heads of each << 16: registers are few */
     /* A schedule that is attached for this direction: where in it the lengths of groups like ours stand, or 0; -1: there is none.
        (One number: dealing has no register to spare.) */
     int32_t lengths;
@@ -3841,14 +3857,14 @@ struct bsri_tile_scheduler {
     /* What needs no memory: it may be done before the kernel before this one has ended. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
         uint32_t inverse = m.inv_group;
-        span = m.group_ctas, slabs = m.panels, teams = m.groups_of_ctas, lines = m.lines, lengths = -1;
+        span = m.group_ctas, panels = m.panels, teams = m.groups_of_ctas, lines = m.lines, lengths = -1;
         if ((int)gridDim.x != m.grid) { /* the caller allows fewer */
-            span = (int)gridDim.x < m.group_ctas ? 1 : m.group_ctas, slabs = (m.tiles + span - 1) / span,
+            span = (int)gridDim.x < m.group_ctas ? 1 : m.group_ctas, panels = (m.tiles + span - 1) / span,
             teams = gridDim.x / span;
             inverse = span == 1 ? 1 << 16 : m.inv_group;
         }
-        groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
-        first = min(m.items * slabs, teams >> 3) | 1 << 16;
+        groups = (lines + m.group - 1) >> m.group_bits, units = m.items * panels * groups;
+        first = min(m.items * panels, teams >> 3) | 1 << 16;
         mine = blockIdx.x * inverse >> 16, side = blockIdx.x - mine * span;
     }
     /* Made anew at each use: kept it would take registers. */
@@ -3869,21 +3885,21 @@ struct bsri_tile_scheduler {
         const int64_t behind = (m.patterns * lines + 15) / 16 * 16;
         if (each * m.view.rows == m.group && behind <= INT32_MAX) lengths = (int32_t)behind;
         lines *= m.view.rows;
-        const int32_t before = groups, heads = first, all = m.items * slabs;
+        const int32_t before = groups, heads = first, all = m.items * panels;
         groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
-        const int32_t tall = (int32_t)min(max(header[BSRI_SCHEDULE_TALL], (int64_t)0), (int64_t)groups);
-        if (lengths > 0 && tall > 0 && all <= teams) first = all | min(tall, teams / all) << 16;
+        const int32_t long_groups = (int32_t)min(max(header[BSRI_SCHEDULE_LONG], (int64_t)0), (int64_t)groups);
+        if (lengths > 0 && long_groups > 0 && all <= teams) first = all | min(long_groups, teams / all) << 16;
         return groups == before && first == heads ? line : -1;
     }
     __device__ __forceinline__ bsri_work_tile place(const bsri_dev_wgmma &m, int unit) const {
         const int heads = first & 65535, deep = first >> 16, left = groups - deep, after = unit - heads * deep;
-        const int some = after < heads * left; /* of slabs that have heads */
+        const int some = after < heads * left; /* of panels that have heads */
         const int each = after < 0 ? deep : some ? left : groups, rest = after < 0 ? unit : some ? after : after - heads * left;
-        const int q = rest < each ? 0 : rest / each, slab = q + (some ? 0 : heads), item = m.single ? 0 : slab / slabs;
-        return {item, slab - item * slabs, rest - q * each + (some && after >= 0 ? deep : 0)};
+        const int q = rest < each ? 0 : rest / each, panel = q + (some ? 0 : heads), item = m.single ? 0 : panel / panels;
+        return {item, panel - item * panels, rest - q * each + (some && after >= 0 ? deep : 0)};
     }
-    /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
-    __device__ __forceinline__ int tile(const bsri_work_tile &at) const { return at.slab * span + side; }
+    /* This CTA's tile of a unit, counted in columns of out; the last panel may have fewer than CTAs of a team. */
+    __device__ __forceinline__ int tile(const bsri_work_tile &at) const { return at.panel * span + side; }
     /* Each team's first unit is its own number. */
     __device__ __forceinline__ bool starts(const bsri_dev_wgmma &m) const {
         return mine < units && tile(place(m, mine)) < m.tiles;
@@ -3955,9 +3971,9 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
     return keys;
 }
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_claim(bsri_wgmma_storage<GROUP> &s, uint32_t n, int unit) {
-    const uint32_t slot = n % BSRI_WGMMA_CLAIMS;
-    bsri_mbarrier_wait(bsri_smem_address(&s.claim_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
-    if (threadIdx.x % 32 == 0) s.claim[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.claim_full[slot]));
+    const uint32_t stage = n % BSRI_WGMMA_CLAIMS;
+    bsri_mbarrier_wait(bsri_smem_address(&s.claim_empty[stage]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
+    if (threadIdx.x % 32 == 0) s.claim[stage] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.claim_full[stage]));
     __syncwarp();
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
@@ -3999,18 +4015,18 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
         }
         return unit < o.units ? n : 0;
     };
-    /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
+    /* Is any long? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
     const bool brief = m.static_rounds < BSRI_WGMMA_ALL;
     const bool has_lengths = same || (m.single && o.lengths > 0);
     const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : has_lengths ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
-    int tall = has_lengths ? longest > (uint32_t)m.long_stages : !brief;
-    /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
-    uint32_t limit = tall ? m.long_stages : ~0u;
-    const int back = brief && o.ordered() && (!tall || o.groups * 4 >= o.teams * 3);
+    int any_long = has_lengths ? longest > (uint32_t)m.long_stages : !brief;
+    /* The second round of short ones goes backwards, longest to shortest; not where a round is several panels. */
+    uint32_t limit = any_long ? m.long_stages : ~0u;
+    const int back = brief && o.ordered() && (!any_long || o.groups * 4 >= o.teams * 3);
     const int step = o.teams * 3 / 8 | 1, whole = o.units / o.teams;
     const int rounds = m.static_rounds ? max(1 + back, whole - m.static_rounds) : whole + 1;
-    const auto unit_of = [&](int r, int turn, int team) {
-        const int n = r == 1 && back ? o.teams - 1 - team : team + turn;
+    const auto unit_of = [&](int r, int shift, int team) {
+        const int n = r == 1 && back ? o.teams - 1 - team : team + shift;
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
@@ -4028,23 +4044,23 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
         if (team < o.teams && (o.teams - team) * o.span <= BSRI_WGMMA_LATE_CTAS) load[j] += m.late_stages << 8;
     }
 #pragma unroll 1
-    for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
+    for (int r = 0, shift = 0, first = 0; r < rounds;) { /* 32 teams at a time */
         const int team = first + lane;
-        if (at_once && !first && r + 1 < rounds) take(unit_of(r + 1, (turn + step) % o.teams, o.mine)); /* before lengths come */
-        if (!at_once && r && !first) take(unit_of(r, turn, o.mine));
-        const uint32_t more = length(unit_of(r, turn, min(team, o.teams - 1))) << 8;
+        if (at_once && !first && r + 1 < rounds) take(unit_of(r + 1, (shift + step) % o.teams, o.mine)); /* before lengths come */
+        if (!at_once && r && !first) take(unit_of(r, shift, o.mine));
+        const uint32_t more = length(unit_of(r, shift, min(team, o.teams - 1))) << 8;
 #pragma unroll
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
-        if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
+        if ((first += 32) >= o.teams) first = 0, r++, shift = (shift + step) % o.teams;
     }
-    /* First what is tall, then the others. Where lengths differ much, the longer units of the last two slabs come before the
+    /* First what is long, then the others. Where lengths differ much, the longer units of the last two panels come before the
        shorter ones, so that what is left at the end is short; where they do not it would take longer (note N5). */
     const int start = rounds * o.teams;
-    if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
+    if (at_once && o.units - start <= 32) any_long = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean_stages && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
-    for (int first = start, pass = !tall;; first += 32) { /* passes: tall units; the others, but for short ones of the last slabs;
-                                                             these */
+    for (int first = start, pass = !any_long;; first += 32) { /* passes: long units; the others, but for short ones
+                                                                  of the last panels; these */
         if (first >= o.units) {
             if (++pass > 2) break;
             first = pass == 1 ? start : last;
@@ -4237,16 +4253,16 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
     ends.told = false;
     order.begin(m);
     /* The first unit is known without being told; its lines, too, unless the schedule pads or says
-       that groups are tall, or there are several patterns. */
+       that groups are long, or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
     for (uint32_t n = builder;;) { /* first an empty list, so that the code is fetched while the kernel before this one still
                                       runs */
         int unit = order.mine;
         if (!cold && n >= given) {
-            const uint32_t claim = n - given, slot = claim % BSRI_WGMMA_CLAIMS;
-            bsri_mbarrier_wait(bsri_smem_address(&s.claim_full[slot]), claim / BSRI_WGMMA_CLAIMS & 1);
-            unit = s.claim[slot];
-            bsri_mbarrier_arrive(bsri_smem_address(&s.claim_empty[slot]));
+            const uint32_t claim = n - given, stage = claim % BSRI_WGMMA_CLAIMS;
+            bsri_mbarrier_wait(bsri_smem_address(&s.claim_full[stage]), claim / BSRI_WGMMA_CLAIMS & 1);
+            unit = s.claim[stage];
+            bsri_mbarrier_arrive(bsri_smem_address(&s.claim_empty[stage]));
         }
         if (unit < 0) break;
         const bsri_work_tile to = order.place(m, unit);
@@ -4325,50 +4341,50 @@ __device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, co
 }
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
-    uint32_t base, full, empty, slot, phase;
+    uint32_t base, full, empty, stage, phase;
 
     __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_storage<L::GROUP> &s) {
-        base = bsri_smem_address(shared), full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty), slot = phase = 0;
+        base = bsri_smem_address(shared), full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty), stage = phase = 0;
     }
-    __device__ __forceinline__ void step(void) {
-        if (++slot == L::STAGES) slot = 0, phase ^= 1;
+    __device__ __forceinline__ void advance(void) {
+        if (++stage == L::STAGES) stage = 0, phase ^= 1;
     }
     /* What the multiplying warps must know with an item's first stage, and with a tile's last one. By the lane that arrives. */
-    static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_chunk<L::GROUP> &part,
+    static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &note, const bsri_wgmma_chunk<L::GROUP> &part,
                                                 uint32_t flags) {
         if (L::RS && flags & BSRI_WGMMA_FIRST) {
 #pragma unroll
             for (int g = 0; g < L::GROUP; g++)
-                stage.first[g] = part.stored[g], stage.left[g] = part.end[g] - part.at[g], stage.base[g] = part.base[g];
-            stage.position = part.position, stage.values = part.values;
+                note.first[g] = part.stored[g], note.left[g] = part.end[g] - part.at[g], note.base[g] = part.base[g];
+            note.position = part.position, note.values = part.values;
         }
         if (flags & BSRI_WGMMA_LAST) {
 #pragma unroll
-            for (int g = 0; g < L::GROUP; g++) stage.row[g] = part.row[g];
-            stage.col = part.col, stage.item = part.item;
+            for (int g = 0; g < L::GROUP; g++) note.row[g] = part.row[g];
+            note.col = part.col, note.item = part.item;
         }
     }
-    /* Waits until the slot is free. `named` is looked at too, though nobody else need have: synccheck reports phases that nobody
+    /* Waits until the stage is free. `named` is looked at too, though nobody else need have: synccheck reports phases that nobody
        waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_storage<L::GROUP> &s) const {
-        const uint32_t named = bsri_smem_address(&s.named[slot]), parity = phase ^ 1;
-        if (!L::RS) bsri_mbarrier_wait(empty + 8 * slot, parity);
+        const uint32_t named = bsri_smem_address(&s.named[stage]), parity = phase ^ 1;
+        if (!L::RS) bsri_mbarrier_wait(empty + 8 * stage, parity);
         else
-            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(named, parity))) {
+            while (!(bsri_mbarrier_test(empty + 8 * stage, parity) & bsri_mbarrier_test(named, parity))) {
             }
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
     __device__ __forceinline__ void nothing(bsri_wgmma_storage<L::GROUP> &s, const bsri_wgmma_chunk<L::GROUP> &part,
                                             uint32_t flags) {
-        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+        bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
         wait_free(s);
         if (bsri_elect_one()) {
-            tell(stage, part, flags);
-            stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
-            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
-            bsri_mbarrier_arrive(full + 8 * slot);
+            tell(note, part, flags);
+            note.work[0] = note.work[1] = flags << BSRI_WGMMA_FLAGS;
+            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[stage]));
+            bsri_mbarrier_arrive(full + 8 * stage);
         }
-        step();
+        advance();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
     __device__ __forceinline__ void own(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
@@ -4380,7 +4396,7 @@ template <class L> struct bsri_wgmma_producer {
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
                                                                    stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
-            bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+            bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
             const uint2 work = part.work[n];
             int32_t k[L::EACH];
 #pragma unroll
@@ -4388,16 +4404,16 @@ template <class L> struct bsri_wgmma_producer {
             if (i + each >= count) flags |= last;
             wait_free(s);
             if (bsri_elect_one()) {
-                const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
-                if (flags) tell(stage, part, flags);
-                stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
-                bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
+                const uint32_t barrier = full + 8 * stage, to = base + stage * L::STAGE;
+                if (flags) tell(note, part, flags);
+                note.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, note.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
+                bsri_mbarrier_arrive(bsri_smem_address(&s.named[stage]));
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
                     if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
             }
-            flags = 0, step();
+            flags = 0, advance();
         }
         if (last && !count) nothing(s, part, last | flags);
     }
@@ -4427,18 +4443,18 @@ template <class L> struct bsri_wgmma_producer {
                 const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
-                    bsri_mbarrier_wait(empty + 8 * slot, phase ^ 1);
+                    bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
                     if (bsri_elect_one()) {
-                        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
-                        const uint32_t barrier = full + 8 * slot;
+                        bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
+                        const uint32_t barrier = full + 8 * stage;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
+                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
                                     down0, down1);
-                        stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
-                        if (flags) tell(stage, part, last);
+                        note.work[0] = one | have0 | flags, note.work[1] = one | have1 | flags;
+                        if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
                     }
-                    step();
+                    advance();
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
@@ -4733,9 +4749,14 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
     const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
-    const uint64_t policy = bsri_l2_policy(m.evict_first);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+    int32_t c0, c1;
+    uint64_t policy;
+    const auto ask = [&]() { /* what a store needs beside its place */
+        c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+        policy = bsri_l2_policy(m.evict_first);
+    };
+    if (!(FUSED && L::RS)) ask(); /* there, for each store: no registers are left to hold it */
     uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
     const auto fetch = [&](int col) {
         t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
@@ -4792,6 +4813,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         bsri_fence_proxy_async();
         box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
+        if (FUSED && L::RS) ask();
         if (leads) {
             if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1, policy);
             bsri_tma_commit();
@@ -4944,7 +4966,7 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
     }
 }
 /* What an epilogue wants before the last products are done: where its strip of 16 rows is, and what is added there is asked for.
-   spare: what warps have beside the slots. */
+   spare: what warps have beside the stages. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
                                                    const bsri_wgmma_rows &now, const bsri_wgmma_tile_state &done, bool quit,
@@ -5006,7 +5028,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
 /* >>product-wgmma-mainloop: what the multiplying warps do                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Where a multiplying warp is in the ring. held: barrier of the slot whose products may still run; first: by this lane. */
+/* Where a multiplying warp is in the ring. held: barrier of the stage whose products may still run; first: by this lane. */
 struct bsri_wgmma_pipe {
     uint32_t base, full, empty, stage, phase, held, first;
 
@@ -5025,31 +5047,31 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
                                                       const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
     const auto release = [&]() { at.release(); };
     typename bsri_wgmma_mainloop<L>::source source; /* not kept over the epilogue, which needs the registers */
-    uint32_t flags = 0, mine = bsri_smem_address(&s.stage[0].work[own.half]);
+    uint32_t flags = 0, mine = bsri_smem_address(&s.note[0].work[own.half]);
     bool begun = true;
     asm volatile("" : "+r"(mine)); /* kept */
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
 #pragma unroll 1
     while (!flags) {
-        const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.stage];
+        const bsri_wgmma_stage<L::GROUP> &note = s.note[at.stage];
         bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
         /* the shuffle tells the compiler that it is the same in all lanes: else it waits after every product */
-        const uint32_t word = L::RS ? __shfl_sync(~0u, bsri_mma_read32(mine + at.stage * (uint32_t)sizeof stage), 0)
-                                     : stage.work[own.half];
+        const uint32_t word = L::RS ? __shfl_sync(~0u, bsri_mma_read32(mine + at.stage * (uint32_t)sizeof note), 0)
+                                     : note.work[own.half];
         const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
         flags = word >> BSRI_WGMMA_FLAGS;
         if (flags) {
-            if (flags & BSRI_WGMMA_FIRST) source.start(m, stage, begun), begun = false;
+            if (flags & BSRI_WGMMA_FIRST) source.start(m, note, begun), begun = false;
             flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
             if (flags && at.first) {
                 bsri_wgmma_tile_state &tile = s.tile[own.warp];
-                tile.item = stage.item, tile.line = stage.row[own.strip >> m.block_bits], tile.col = stage.col;
+                tile.item = note.item, tile.line = note.row[own.strip >> m.block_bits], tile.col = note.col;
             }
         }
-        if (work) { /* one group stays in flight, its slot is kept */
+        if (work) { /* one group stays in flight, its stage is kept */
             source.template multiply<TA, TB>(m, sum, at.base + at.stage * L::STAGE, work, own.half, release);
             at.held = at.empty + 8 * at.stage;
-        } else { /* no slot may stay held here: the others run on, and the ring goes round */
+        } else { /* no stage may stay held here: the others run on, and the ring goes round */
             bsri_wgmma_wait<0>();
             if constexpr (!L::RS)
                 if (flags) source.finish(sum);
@@ -5061,9 +5083,9 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
     if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
-/* Brings the first slab of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors. Some
-   CTAs ask for all of it: shared by all, those that start late would ask too late. The second slab is not brought: with it, it
-   took longer than with none (note N3). */
+/* Brings the first panel of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors.
+   Some CTAs ask for all of it: shared by all, those that start late would ask too late. The second panel is not brought: with
+   it, it took longer than with none (note N3). */
 __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
@@ -5096,7 +5118,7 @@ __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgm
     if (!L::RS) return;
     bsri_mbarrier_wait(bsri_smem_address(&s.named[at.stage]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
-    if (s.stage[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.stage], false);
+    if (s.note[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.note[at.stage], false);
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, char *shared) {
@@ -5145,7 +5167,7 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-wgmma: stages from shared memory and from registers, kernel, tensor maps             */
+/* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
 template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
@@ -5282,13 +5304,13 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
             return block * m.a_each + n;
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
-        __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
+        __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &note, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
-            const int32_t row = strip * 16 % B + stage.base[g], skip = ahead ? CHUNKS * CHUNK : 0;
+            const int32_t row = strip * 16 % B + note.base[g], skip = ahead ? CHUNKS * CHUNK : 0;
             const int32_t piece = m.listed ? lane % (32 / CHUNK) : lane; /* of a block, as in ask() */
-            int64_t at = stage.first[g];
-            left = stage.left[g], position = stage.position, asked = 0;
-            values = stage.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
+            int64_t at = note.first[g];
+            left = note.left[g], position = note.position, asked = 0;
+            values = note.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
                                                : (row + piece / (B / 8)) * m.a_line + piece % (B / 8) * 16);
             if (m.listed) { /* the same in all lanes, as the compiler sees */
                 if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
@@ -5327,7 +5349,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            constexpr int turned = LISTED == 1;
+            constexpr int transposed = LISTED == 1;
             const uint64_t dense =
                 TB ? bsri_wgmma_desc<128>(at, SLICE * 128) : (uint64_t)m.desc_hi << 32 | bsri_wgmma_desc_address(at) >> 4;
             const uint32_t have = work >> shift, before = used;
@@ -5351,8 +5373,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
             __syncwarp();
 #pragma unroll
             for (int e = 0; e < ITEMS; e++) {
-                fragment(turned, x[e * (4 / ITEMS)], place[e], work & 65536 << e);
-                if (B == 32) fragment(turned, x[e * 2 + 1], other[e], work & 65536 << e);
+                fragment(transposed, x[e * (4 / ITEMS)], place[e], work & 65536 << e);
+                if (B == 32) fragment(transposed, x[e * 2 + 1], other[e], work & 65536 << e);
             }
 #pragma unroll
             for (int e = 0; e < ITEMS; e++) {
@@ -5373,8 +5395,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
             constexpr uint32_t half = ITEMS / 2;
             return TB ? n * (DENSE / 16) : n % half * 2 + n / half * m.desc_step;
         }
-        static __device__ __forceinline__ void fragment(int turned, uint32_t (&x)[4], uint32_t at, uint32_t yes) {
-            if (turned) bsri_wgmma_load_t_if(x, at, yes);
+        static __device__ __forceinline__ void fragment(int transposed, uint32_t (&x)[4], uint32_t at, uint32_t yes) {
+            if (transposed) bsri_wgmma_load_t_if(x, at, yes);
             else bsri_wgmma_load_if(x, at, yes);
         }
         /* Whether sums are has_nan: where a row has no block zeros are multiplied, and zero times Inf or NaN is NaN. */
@@ -5395,12 +5417,13 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
 
 /* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
    (16, 32; L::RS).
+   Its tile is the choice of bsri_wgmma_choose() (>>cuda-plan-wgmma).
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
 
    Shared memory:
-     dynamic:     STAGES slots of STAGE bytes; of ss tiles one is
+     dynamic:     STAGES times STAGE bytes; of ss tiles one is
        0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
        BLOCK      the same of warpgroup 2's
        2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
@@ -5410,9 +5433,9 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
      static:      bsri_wgmma_storage
 
    barrier            count  arrives                                            waits                       phase
-   full[slot]         1      elected lane of warp 0, expect_tx of what it loads multiplying threads         round of the ring
-   empty[slot]        256    each multiplying thread: the stage's products done warp 0                      round + 1
-   named[slot]        1      rs: elected lane of warp 0, stage[slot] written    multiplying threads, warp 0 as full, as empty
+   full[stage]        1      elected lane of warp 0, expect_tx of what it loads multiplying threads         round of the ring
+   empty[stage]       256    each multiplying thread: the stage's products done warp 0                      round + 1
+   named[stage]       1      rs: elected lane of warp 0, note[stage] written    multiplying threads, warp 0 as full, as empty
    chunk_full[b][2]   32     lanes of builder b: chunk of a list written        warp 0                      round of the chunks
    chunk_empty[b][2]  32     lanes of warp 0: chunk used up                     builder b                   round + 1
    claim_full[4]      1      lane 0 of warp 3: number of a unit                 the builder whose turn it is round of the claims
@@ -5422,7 +5445,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
    bar.sync 4 to 7    64     threads of two warps that store by columns, B = 32 the same threads
    A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. full expects, of ss tiles, the
    dense slice, and BLOCK for each warpgroup whose row has the block; of rs tiles, the stage's slices; a stage without products
-   is a plain arrival. stage[slot].work says which warpgroup (rs: which warps) has products there, and whether a tile ends.
+   is a plain arrival. note[stage].work says which warpgroup (rs: which warps) has products there, and whether a tile ends.
    Multiplying threads wait for `named` with a tile's first stage only: its blocks are asked for before its slices land.
 
    Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
@@ -5430,8 +5453,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
 
    Order: 1. Warp 3 deals units to teams of CTAs and tells the builders this CTA's; a team's first unit is its own number.
           2. A builder makes the tile's list part by part: for each block row a bit set of the columns where it has a block.
-          3. Warp 0 goes through the parts: wait for empty, write stage[slot], expect, load.
-          4. Multiplying warps: wait for full, issue the stage's wgmma, give back the slot of the stage before.
+          3. Warp 0 goes through the parts: wait for empty, write note[stage], expect, load.
+          4. Multiplying warps: wait for full, issue the stage's wgmma, give back the stage before.
           5. With a tile's last stage the epilogue: what it adds is asked for while products run; box by box sums go to shared
              memory and out by tensor stores, while the next tile's stages land. Kernels of ss tiles begin with a dummy tile, for
              the epilogue's code. */
@@ -5478,7 +5501,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
 static_assert(sizeof(bsri_wgmma_storage<2>) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
                   sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
                   sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
-              "lists stand beside the slots");
+              "lists stand beside the stages");
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
@@ -5509,9 +5532,10 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int32_t box = 128 / (int32_t)o_bytes,
                   a_box[5] = {trans ? 64 : line / (int32_t)size, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
                   b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->full_panels ? m->dense / 64 : 1, 1, 1},
-                  tall = o_bytes == 2 ? (int32_t)bsri_min(p->br, 64) : 16, o_box[4] = {wide ? box : tall, wide ? 16 : box, 1, 1};
+                  box_rows = o_bytes == 2 ? (int32_t)bsri_min(p->br, 64) : 16,
+                  o_box[4] = {wide ? box : box_rows, wide ? 16 : box, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
-                                      wide ? 128 : tall * (int)o_bytes, 1))
+                                      wide ? 128 : box_rows * (int)o_bytes, 1))
         m->vector = 0;
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
@@ -5619,8 +5643,8 @@ __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sample
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
                                                        uint32_t to, int step) {
-    constexpr int TURNED = L::MW * T::BYTES;                                                      /* bytes of a line of mat1 */
-    constexpr int ALONG = L::LINE / 16, DOWN = TURNED / 16, ACROSS = L::BN * T::BYTES / 16; /* pieces of a line */
+    constexpr int TRANSPOSED = L::MW * T::BYTES;                                       /* bytes of a line of mat1 */
+    constexpr int ALONG = L::LINE / 16, DOWN = TRANSPOSED / 16, ACROSS = L::BN * T::BYTES / 16; /* pieces of a line */
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512);
     const int line = lane / ALONG, piece = lane % ALONG;
     const char *a = (const char *)m.p.mat1.data + s.a + step * m.a_step, *b = (const char *)m.p.mat2.data + s.b + step * m.b_step;
@@ -5629,8 +5653,9 @@ __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled
         const uint32_t tile = to + w * L::A_BYTES;
         if (m.a_trans) {
             const int k = i * (32 / DOWN) + lane / DOWN, down = lane % DOWN;
-            const uint32_t at = T::BYTES == 8 ? k * TURNED + ((down ^ bsri_swizzle_b<T>(k)) << 4) : bsri_swizzle<TURNED>(k, down);
-            bsri_cp_async(tile + at, a + w * TURNED + k * m.a_line + down * 16);
+            const uint32_t at = T::BYTES == 8 ? k * TRANSPOSED + ((down ^ bsri_swizzle_b<T>(k)) << 4)
+                                              : bsri_swizzle<TRANSPOSED>(k, down);
+            bsri_cp_async(tile + at, a + w * TRANSPOSED + k * m.a_line + down * 16);
         } else {
             bsri_cp_async(tile + bsri_swizzle<L::LINE>(row, piece), a + (int64_t)(w * L::MW + row) * m.a_line + piece * 16);
         }
@@ -5808,7 +5833,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>sampled-wgmma: dense x dense at stored blocks by wgmma                                       */
+/* >>sampled-wgmma-load: dense x dense at stored blocks by wgmma: who computes what, fetching     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* What the multiplying warps know of a tile. */
@@ -5829,13 +5854,13 @@ struct bsri_wgmma_sampled_chunk {
 struct bsri_wgmma_sampled_storage {
     bsri_wgmma_sampled_chunk part;
     bsri_wgmma_sampled_tile tile[2];
-    uint64_t tile_full[2], tile_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of tiles and of the ring's slots */
+    uint64_t tile_full[2], tile_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of tiles and of the ring's stages */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
     uint32_t present[BSRI_CHUNK];
     int32_t warp_count[4], irregular, first;
 };
 #ifdef BSRI_WGMMA_CODE
-/* As bsri_pipe, in a ring of up to 16 slots that is cut anew: for each slot how often it was passed, modulo 2. */
+/* As bsri_pipe, in a ring of up to 16 stages that is cut anew: for each stage how often it was passed, modulo 2. */
 struct bsri_sampled_pipe {
     uint32_t stage, phases, stages, bytes;
     __device__ __forceinline__ uint32_t phase() const { return phases >> stage & 1; }
@@ -5948,9 +5973,9 @@ struct bsri_wgmma_sampled_run {
 struct bsri_wgmma_sampled_producer {
     bsri_sampled_pipe ring, tiles;
     uint32_t base;
-    int turn;
+    int loader; /* the warp that loads the next stage */
 };
-/* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three slots at least, so that none
+/* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three stages at least, so that none
    is ahead of another by a whole round. */
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, int64_t item, int row, int col,
@@ -5959,15 +5984,15 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = m.b_boxes / 2; /* boxes of an entry: 1 or 2 */
     const bool used = f.ring.stages != 0;
     if (bsri_sampled_pipe_cut(f.ring, bsri_wgmma_sampled_bytes(m, count)) && used) {
-        bsri_producer_sync(); /* all old slots have been filled, and then: nobody reads them any more */
+        bsri_producer_sync(); /* all old stages have been filled, and then: nobody reads them any more */
         for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
         if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
-        for (int i = 0; i < m.steps; i++, f.ring.advance(), f.turn = f.turn == 2 ? 0 : f.turn + 1) {
-            if (f.turn != warp) continue;
+        for (int i = 0; i < m.steps; i++, f.ring.advance(), f.loader = f.loader == 2 ? 0 : f.loader + 1) {
+            if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
             bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
                                             i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
@@ -6132,6 +6157,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_
         bsri_mbarrier_arrive(bsri_smem_address(&s.tile_full[f.tiles.stage]));
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-wgmma: dense x dense at stored blocks by wgmma: multiplying, storing, kernel         */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Lane t of four has columns 2t and 2t + 1 of four groups of eight; after this it has the whole of group t. v: W words for each
    pair of columns. */
@@ -6314,25 +6343,26 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
 }
 #endif
 /* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
+   Its tile is the choice of bsri_wgmma_choose_sampled() (>>cuda-plan-sampled).
 
    Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
    writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
 
    Shared memory:
-     dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 slots of equal size, multiples of 1 KB; small tiles have more slots,
-               and the ring is cut anew where their number changes. A slot is
+     dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 stages of equal size, multiples of 1 KB; small tiles have more stages,
+               and the ring is cut anew where their number changes. A stage is
        0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
        behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
      static:   bsri_wgmma_sampled_storage
 
    barrier        count  arrives                                                waits                phase
-   full[slot]     1      lane 0 of the warp that loads, expect_tx of all boxes  multiplying threads  slot's passes
-   empty[slot]    8      lane 0 of each multiplying warp: products done         the warp that loads  passes + 1
+   full[stage]    1      lane 0 of the warp that loads, expect_tx of all boxes  multiplying threads  stage's passes
+   empty[stage]   8      lane 0 of each multiplying warp: products done         the warp that loads  passes + 1
    tile_full[2]   32     lanes of warp 3: tile written                          multiplying threads  round of the two
    tile_empty[2]  256    each multiplying thread: tile stored                   warp 3               round + 1
    bar.sync 1     128    fetching threads among themselves                      (bsri_producer_sync)
-   Slots are not always as many, so a phase is how often this slot was passed, modulo 2 (ring.passed has a bit for each). Before
-   the ring is cut anew all fetching warps wait for `empty` of all slots.
+   Stages are not always as many, so a phase is how often this stage was passed, modulo 2 (ring.passed has a bit for each). Before
+   the ring is cut anew all fetching warps wait for `empty` of all stages.
 
    Sums: as wgmma has them (see bsri_product_wgmma), of 64, 128, 192 or 256 columns. bsri_wgmma_quad() gives each lane eight
    neighbours of a row to store.
@@ -6341,7 +6371,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
           2. For each group they make the union of its columns; its entries are shared out to CTAs by number, and cut into
              tiles.
           3. Warp 3 tells of a tile: which rows store which entry. Stage n is loaded by warp n % 3.
-          4. Multiplying warps: wait for the tile, then for full stage by stage; wgmma; give the slot back.
+          4. Multiplying warps: wait for the tile, then for full stage by stage; wgmma; give the stage back.
           5. They store the blocks that exist, and give the tile back. A tile of no entries ends them. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m BSRI_GATE) {
@@ -6456,7 +6486,7 @@ __device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>device-softmax: rows of stored elements                                                      */
+/* >>device-softmax: rows of stored elements, packed, without biases                              */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* p.warps warps of a CTA own 2^p.side rows at a time, p.run times; rows of all items are numbered through. */
@@ -6868,6 +6898,10 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
         }
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-softmax-rows: rows of stored elements of any kind: with biases, in f64, any stride    */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* N elements side by side, as they are stored. */
 template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
@@ -7373,7 +7407,7 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>attention-mma: f16 and bf16 on tensor cores, scores and output in registers                  */
+/* >>attention-mma-scores: which keys a tile of query rows needs, scores changed column by column */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* to = from where a == b; opaque to the compiler, which would turn a chain of these into an array in local memory. */
@@ -7385,7 +7419,7 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
 /* Fragments of a row of tiles move one to the front, the first to the end: what a rolled loop does with registers. */
-template <int N> __device__ __forceinline__ void bsri_dev_turn(float (&x)[N][4]) {
+template <int N> __device__ __forceinline__ void bsri_dev_rotate(float (&x)[N][4]) {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         const float first = x[0][e];
@@ -7554,6 +7588,10 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
 #pragma unroll
     for (int r = 0; r < BSRI_COLUMN; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-mma: f16 and bf16 on tensor cores, scores and output in registers                  */
+/* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_MMA_CODE
 /* A warp's MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared memory so that its code
@@ -7835,7 +7873,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                         if (low) out[i][0][2 * h] += x[i][h] * number(v & 0xffffu);
                         if (high) out[i][0][2 * h + 1] += x[i][h] * number(v >> 16);
                     }
-                    bsri_dev_turn(out[i]);
+                    bsri_dev_rotate(out[i]);
                 }
             }
         }
@@ -7922,13 +7960,14 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                         bsri_attention_store(p, first + row(i, h) * p.out.row_stride + d * 8 * p.out.col_stride,
                                              out[i][0][2 * h], out[i][0][2 * h + 1], T::DTYPE);
 #pragma unroll
-            for (int i = 0; i < MT; i++) bsri_dev_turn(out[i]);
+            for (int i = 0; i < MT; i++) bsri_dev_rotate(out[i]);
         }
     }
 };
 #endif
 /* bsri_attention_mma: a CTA takes query tiles in turn; all its warps fetch and multiply. FULL: with everything between product
    and softmax.
+   Its tile is the choice of bsri_mma_choose_attention() (>>cuda-plan-rows).
 
    Threads: 1, 2 or 4 warps, each with MT x 16 query rows of one block row.
 
@@ -8004,9 +8043,9 @@ struct bsri_flash_tile {         /* a query tile */
     int32_t column[32], at[4], stop[4]; /* first columns, blocks of the block rows */
 };
 template <class S> struct bsri_flash_stream {
-    uint64_t full[S::SLOTS], empty[S::SLOTS], q_full[2], q_empty[2], plan_full[2], plan_empty[2];
+    uint64_t full[S::STAGES], empty[S::STAGES], q_full[2], q_empty[2], plan_full[2], plan_empty[2];
     bsri_flash_tile plan[2];
-    bsri_flash_stage<S> note[S::SLOTS];
+    bsri_flash_stage<S> note[S::STAGES];
 };
 template <class S> struct bsri_flash_control {
     bsri_flash_stream<S> stream[S::STREAMS];
@@ -8033,20 +8072,20 @@ template <class S> __device__ __forceinline__ int bsri_flash_row(const bsri_dev_
 /* ---- planning: one warp of a CTA ---- */
 
 /* Which of a stream's two plans is next, and in which of two rounds: two bits for each stream, in one register. */
-struct bsri_flash_turns {
+struct bsri_flash_pipes {
     uint32_t bits;
-    __device__ __forceinline__ uint32_t at(int stream) const { return bits >> 2 * stream & 1; }
-    __device__ __forceinline__ uint32_t parity(int stream) const { return bits >> (2 * stream + 1) & 1 ^ 1; }
-    __device__ __forceinline__ void next(int stream) { bits ^= (at(stream) ? 3 : 1) << 2 * stream; }
+    __device__ __forceinline__ uint32_t stage(int stream) const { return bits >> 2 * stream & 1; }
+    __device__ __forceinline__ uint32_t phase(int stream) const { return bits >> (2 * stream + 1) & 1 ^ 1; }
+    __device__ __forceinline__ void advance(int stream) { bits ^= (stage(stream) ? 3 : 1) << 2 * stream; }
 };
 template <class S>
 __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsri_flash_control<S> &control,
-                                                     bsri_flash_turns &turns, int stream, int64_t work) {
+                                                     bsri_flash_pipes &pipes, int stream, int64_t work) {
     const bsri_dev_attention &p = m.p;
     bsri_flash_stream<S> &c = control.stream[stream];
-    const uint32_t turn = turns.at(stream);
+    const uint32_t stage = pipes.stage(stream);
     const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
-    bsri_flash_tile &plan = c.plan[turn];
+    bsri_flash_tile &plan = c.plan[stage];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
     const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
@@ -8062,7 +8101,7 @@ __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsr
         const int64_t shared = lane == 0 ? head : (uint32_t)head / (uint32_t)(lane == 1 ? p.k_group : p.v_group);
         bsri_tensor_item(m.batch[lane], batch * m.step[lane][0] + shared * m.step[lane][1], c0, c1);
     }
-    bsri_flash_wait(c.plan_empty, turn, turns.parity(stream));
+    bsri_flash_wait(c.plan_empty, stage, pipes.phase(stream));
     plan.column[lane] = column;
     if ((lane & (width - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
     if (lane < 3) plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
@@ -8071,8 +8110,8 @@ __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsr
         plan.out = offset(BSRI_FLASH_OUT) + row * p.out.row_stride, plan.lse = offset(BSRI_FLASH_LSE) + row * p.lse.row_stride;
         plan.low = bsri_flash_limit(p, row), plan.high = bsri_flash_limit(p, last);
     }
-    bsri_flash_arrive(c.plan_full, turn);
-    turns.next(stream);
+    bsri_flash_arrive(c.plan_full, stage);
+    pipes.advance(stream);
 }
 /* Stored blocks of a tile's block rows, in the units that are sorted. */
 template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_dev_flash &m, int64_t work) {
@@ -8132,7 +8171,7 @@ __device__ __forceinline__ int bsri_flash_length_of(const bsri_flash_control<S> 
     const int bin = BSRI_FLASH_BINS - 1 - 2 * owner, left = rank - __shfl_sync(~0u, before, owner);
     return left < (int)c.count[bin] ? bin : bin - 1;
 }
-/* What streams lane, lane + 32, ... have more to do than the least at the last turn: below 63 + 128, as who has 63 more takes no
+/* What streams lane, lane + 32, ... have more to do than the least at the last round: below 63 + 128, as who has 63 more takes no
    tile; 255: no stream. Four a register. */
 template <class S> struct bsri_flash_loads {
     static constexpr int EACH = (BSRI_FLASH_GRID * S::STREAMS + 31) / 32;
@@ -8157,9 +8196,9 @@ template <class S> struct bsri_flash_loads {
 #pragma unroll
         for (int j = 0; j < EACH; j++) four[j / 4] -= of(j) == 255 ? 0 : of(j) << j % 4 * 8;
     }
-    /* A turn: the tiles of a window from rank `done` on go to all streams that have little more to do than the least. Returns
+    /* A round: the tiles of a window from rank `done` on go to all streams that have little more to do than the least. Returns
        what stream `mine` takes, n: nothing; taking: how many take; back: the last first. */
-    __device__ __forceinline__ int turn(const bsri_flash_control<S> &c, int done, int n, int before, uint32_t mean, int mine,
+    __device__ __forceinline__ int deal(const bsri_flash_control<S> &c, int done, int n, int before, uint32_t mean, int mine,
                                         int &taking, bool back) {
         const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before)), below = (1u << threadIdx.x % 32) - 1;
         uint32_t least = of(0), limit;
@@ -8194,11 +8233,11 @@ template <class S> __device__ __forceinline__ void bsri_flash_assign(const bsri_
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_WINDOW;
     const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     const int64_t total = p.items * p.tiles;
-    bsri_flash_turns turns = {0};
+    bsri_flash_pipes pipes = {0};
     bsri_flash_loads<S> loads;
     bool back = true;
 #pragma unroll 1
-    for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_schedule<S>(m, c, turns, s, mine + s);
+    for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_schedule<S>(m, c, pipes, s, mine + s);
     loads.begin(m, c, streams, total > streams);
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
@@ -8208,16 +8247,16 @@ template <class S> __device__ __forceinline__ void bsri_flash_assign(const bsri_
         if (even) loads.level();
         for (int done = 0, round = 0, taking = streams; done < n; done += taking, round++) {
             int own = done + (round % 2 ? streams - 1 - mine : mine); /* the tile of the CTA's first stream */
-            if (!even) own = loads.turn(c, done, n, before, mean, mine, taking, back), back = !back;
+            if (!even) own = loads.deal(c, done, n, before, mean, mine, taking, back), back = !back;
 #pragma unroll 1
             for (int s = 0; s < S::STREAMS; s++, own += round % 2 ? -1 : 1)
-                if (own < n) bsri_flash_schedule<S>(m, c, turns, s, base + bsri_flash_ranked<S>(c, own, n, before));
+                if (own < n) bsri_flash_schedule<S>(m, c, pipes, s, base + bsri_flash_ranked<S>(c, own, n, before));
         }
     }
 #pragma unroll 1
     for (int s = 0; s < S::STREAMS; s++) {
-        const uint32_t at = turns.at(s);
-        bsri_flash_wait(c.stream[s].plan_empty, at, turns.parity(s));
+        const uint32_t at = pipes.stage(s);
+        bsri_flash_wait(c.stream[s].plan_empty, at, pipes.phase(s));
         if (threadIdx.x % 32 == 0) c.stream[s].plan[at].end = 1;
         bsri_flash_arrive(c.stream[s].plan_full, at);
     }
@@ -8265,20 +8304,20 @@ struct bsri_flash_walk {
     }
 };
 
-/* Where a stream's fetching warp is in its rings; what a lane fetches of each slot: 64 elements of a piece of keys. */
+/* Where a stream's fetching warp is in its rings; what a lane fetches of each stage: 64 elements of a piece of keys. */
 template <class S> struct bsri_flash_producer {
     const bsri_dev_flash &m;
     bsri_flash_stream<S> &c;
     const uint32_t memory;
     const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
-    const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first slot */
-    bsri_pipe<S::SLOTS> ring = {0, 1};
+    const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first stage */
+    bsri_pipe<S::STAGES> ring = {0, 1};
     bsri_pipe<2> q = {0, 1};
 
     __device__ __forceinline__ bsri_flash_producer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
         : m(m_), c(c_), memory(memory_) {}
     __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.stage, ring.phase); }
-    /* A slot that is a flag and nothing else. */
+    /* A stage that is a flag and nothing else. */
     __device__ __forceinline__ void tell(int flag) {
         wait();
         if (lane == 0) c.note[ring.stage].flags = flag;
@@ -8294,13 +8333,13 @@ template <class S> struct bsri_flash_producer {
                           lane * 64, row, c0, c1);
         q.advance();
     }
-    /* Keys or values into a slot that is free. */
+    /* Keys or values into a stage that is free. */
     __device__ __forceinline__ void fetch(const bsri_tma_map *map, int key, int c0, int c1) {
         const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
-        if (lane == 0) bsri_mbarrier_expect_tx(full, S::SLOT);
+        if (lane == 0) bsri_mbarrier_expect_tx(full, S::STAGE);
         else bsri_mbarrier_arrive(full);
         __syncwarp();
-        if (piece < pieces) bsri_tma_load(to + ring.stage * S::SLOT, map, full, atom * 64, key, c0, c1);
+        if (piece < pieces) bsri_tma_load(to + ring.stage * S::STAGE, map, full, atom * 64, key, c0, c1);
         ring.advance();
     }
 };
@@ -8533,37 +8572,37 @@ template <class S> struct bsri_flash_consumer {
     const bsri_dev_flash &m;
     bsri_flash_stream<S> &c;
     const int group, first, r; /* first rows of this warp and this thread in a tile */
-    const uint32_t slots, queries;
-    bsri_pipe<S::SLOTS> ring = {0, 0};
+    const uint32_t ring_at, queries;
+    bsri_pipe<S::STAGES> ring = {0, 0};
     bsri_pipe<2> q = {0, 0}, next = {0, 0};
     bsri_flash_place t = {0, 0, 0, 0};
-    int flags = BSRI_FLASH_EMPTY; /* of the key tile in `slot` */
-    uint32_t slot = 0;
+    int flags = BSRI_FLASH_EMPTY; /* of the key tile in `key_stage` */
+    uint32_t key_stage = 0;
     bool shield; /* a score of the tile was forbidden */
 
     __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory, int of)
         : m(m_), c(c_), group(of), first((S::WARPGROUPS == 2 ? group * 64 : 0) + threadIdx.x / 32 % 4 * 16),
-          r(first + threadIdx.x % 32 / 4), slots(memory + 2 * S::QUERY),
+          r(first + threadIdx.x % 32 / 4), ring_at(memory + 2 * S::QUERY),
           queries(memory + (S::WARPGROUPS == 2 ? group * 64 * 128 : 0)) {}
     /* Sharing a stream: the other warpgroup's products go first, or next. */
-    __device__ __forceinline__ void turn(bool begin) const {
+    __device__ __forceinline__ void scheduler_barrier(bool begin) const {
         if (S::WARPGROUPS == 1) return;
         if (begin) bsri_named_sync(2 + group, 256);
         else bsri_named_arrive(3 - group, 256);
     }
-    /* Scores of the keys in `slot`. */
+    /* Scores of the keys in `key_stage`. */
     __device__ __forceinline__ void form(float (&s)[S::KEYS / 2]) const {
         const uint64_t x = bsri_wgmma_desc<128>(queries + q.stage * S::QUERY, 0);
-        const uint64_t y = bsri_wgmma_desc<128>(slots + slot * S::SLOT, 0);
+        const uint64_t y = bsri_wgmma_desc<128>(ring_at + key_stage * S::STAGE, 0);
         bsri_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::HD / 16; i++)
             scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
         bsri_wgmma_commit();
     }
-    /* Probabilities times the values in the ring's next slot. */
+    /* Probabilities times the values in the ring's next stage. */
     __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
-        const uint64_t y = bsri_wgmma_desc<128>(slots + ring.stage * S::SLOT, S::KEYS * 128);
+        const uint64_t y = bsri_wgmma_desc<128>(ring_at + ring.stage * S::STAGE, S::KEYS * 128);
         bsri_flash_wait(c.full, ring.stage, ring.phase);
         bsri_wgmma_fence();
 #pragma unroll
@@ -8579,7 +8618,7 @@ template <class S> struct bsri_flash_consumer {
     /* The next key tile, the first of its query tile or a later one. */
     __device__ __forceinline__ void open(void) {
         bsri_flash_wait(c.full, ring.stage, ring.phase);
-        slot = ring.stage, flags = c.note[slot].flags;
+        key_stage = ring.stage, flags = c.note[key_stage].flags;
         ring.advance();
     }
     /* The next query tile: its first scores are being formed when this returns. */
@@ -8589,13 +8628,13 @@ template <class S> struct bsri_flash_consumer {
         t.item = plan.item, t.out = plan.out, t.lse = plan.lse, t.row = plan.row;
         if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.stage), next.advance();
         if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.stage, q.phase);
-        turn(true), form(s), turn(false); /* also where there are none: scores that nobody reads */
+        scheduler_barrier(true), form(s), scheduler_barrier(false); /* also where there are none: scores that nobody reads */
     }
-    /* The scores are there: what is forbidden goes, their keys' slot is free. */
+    /* The scores are there: what is forbidden goes, their keys' stage is free. */
     __device__ __forceinline__ void forbid(float (&s)[S::KEYS / 2], int block_row, const int (&limit)[2]) {
         bsri_wgmma_done(s);
-        if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
-        bsri_flash_arrive(c.empty, slot);
+        if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[key_stage], block_row, limit), shield = true;
+        bsri_flash_arrive(c.empty, key_stage);
     }
     static __device__ __forceinline__ void pack(uint32_t (&a)[S::KEYS / 16][4], const float (&s)[S::KEYS / 2]) {
 #pragma unroll
@@ -8621,7 +8660,7 @@ template <class S> struct bsri_flash_consumer {
 #pragma unroll 1
         while (!(flags & BSRI_FLASH_LAST)) {
             open();
-            turn(true), form(s), add(out, a), turn(false);
+            scheduler_barrier(true), form(s), add(out, a), scheduler_barrier(false);
             bsri_wgmma_wait<1>();
             forbid(s, block_row, limit);
             const bool grown = bsri_flash_fold(s, top, sum, factor, m.p.unit);
@@ -8643,7 +8682,7 @@ template <class S>
 __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory, int group) {
     bsri_flash_consumer<S> w(m, c, memory, group);
     float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2];
-    if (group == 1) w.turn(false);
+    if (group == 1) w.scheduler_barrier(false);
     w.begin(s);
 #pragma unroll 1
     while (!(w.flags & BSRI_FLASH_EXIT)) {
@@ -8658,6 +8697,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 
 /* bsri_attention_wgmma: a CTA stays and takes query tiles. S::STREAMS is 1 where both multiplying warpgroups share a stream of
    keys, else 2.
+   Its tile is the choice of bsri_wgmma_choose_attention() (>>cuda-plan-rows).
 
    Threads: warpgroups 0 and 1 multiply (208 registers), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
    warpgroup 2 (88 registers) warp i < STREAMS fetches for stream i, and warp 3 plans tiles for all.
@@ -8665,19 +8705,19 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
    Shared memory:
      dynamic:     STREAM bytes for each stream
        0          two query tiles of QUERY bytes: ROWS lines of HD elements, in atoms of 64 (128 bytes a line, swizzled)
-       2 QUERY    the ring: SLOTS slots of SLOT bytes, KEYS lines of keys or of values in the same form
+       2 QUERY    the ring: STAGES times STAGE bytes, KEYS lines of keys or of values in the same form
      behind them  bsri_flash_control (CONTROL bytes): barriers, plans, notes
 
    barrier        count           arrives                                           waits                     phase
-   full[slot]     32              fetching warp; its lane 0 with expect_tx of SLOT  consumers                 round of the ring
-   empty[slot]    consumers       each: scores are formed, or values added          fetching warp             round + 1
+   full[stage]    32              fetching warp; its lane 0 with expect_tx of STAGE consumers                 round of the ring
+   empty[stage]   consumers       each: scores are formed, or values added          fetching warp             round + 1
    q_full[2]      1               lane 0 of the fetching warp, expect_tx of QUERY   consumers                 round of the two
    q_empty[2]     consumers       each: the tile's last scores are formed           fetching warp             round + 1
    plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
    plan_empty[2]  consumers + 32  each, and lanes of the fetching warp: plan read   warp 3                    round + 1
    bar 2, 3       256             STREAMS 1: sync on one, arrive at the other       warpgroup 0 on 2, 1 on 3
-   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. A slot that is a flag and
-   nothing else gets 32 plain arrivals. Consumers read a plan when their tile's first slot is full, which the fetching warp
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. A stage that is a flag and
+   nothing else gets 32 plain arrivals. Consumers read a plan when their tile's first stage is full, which the fetching warp
    fills after plan_full. By bars 2 and 3 warpgroups take turns to issue products.
 
    Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
@@ -8699,7 +8739,7 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __gr
     BSRI_ENTER;
     if (threadIdx.x < S::STREAMS) {
         bsri_flash_stream<S> &x = c.stream[threadIdx.x];
-        for (int i = 0; i < S::SLOTS; i++)
+        for (int i = 0; i < S::STAGES; i++)
             bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 32), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
         for (int i = 0; i < 2; i++) {
             bsri_mbarrier_init(bsri_smem_address(&x.q_full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.plan_full[i]), 32);
@@ -9310,16 +9350,16 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_rank_lines(const __grid_
         }
     }
 }
-static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_rank_long(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
-    int64_t all = 0, tall = 0, sum;
+    int64_t all = 0, long_groups = 0, sum;
     bsri_pdl_wait();
     for (int64_t i = threadIdx.x; i < r.n; i += BSRI_CTA_WIDE) all += r.lengths[i];
     bsri_dev_block_before(all, part, &sum);
-    for (int64_t i = threadIdx.x; i + 1 < r.n; i += BSRI_CTA_WIDE) tall += bsri_is_tall(r.lengths[i], r.n, sum);
-    bsri_dev_block_before(tall, part, &all);
-    if (threadIdx.x == 0) *r.tall = all;
+    for (int64_t i = threadIdx.x; i + 1 < r.n; i += BSRI_CTA_WIDE) long_groups += bsri_is_long(r.lengths[i], r.n, sum);
+    bsri_dev_block_before(long_groups, part, &all);
+    if (threadIdx.x == 0) *r.long_groups = all;
 }
 
 __device__ __forceinline__ uint32_t bsri_dev_warp_min(uint32_t v) {
@@ -9351,7 +9391,7 @@ template <int WORDS> __global__ void __launch_bounds__(BSRI_CTA, 1)
     for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
         int32_t *member = l.member + pattern * groups * group, *unions = l.unions + pattern * groups;
         uint64_t *key = l.key + pattern * groups;
-        uint32_t own[WORDS], turn = 0;
+        uint32_t own[WORDS], buffer = 0;
         int left = t < count;
         if (l.repeats[pattern] || !l.small) continue; /* the other kernel's */
         const int32_t line = left ? l.order[pattern * count + t] : 0;
@@ -9377,9 +9417,9 @@ template <int WORDS> __global__ void __launch_bounds__(BSRI_CTA, 1)
                     best = (BSRI_GROUP_LOSS(extra, size) + 2 * 32 * WORDS) << 19 | (uint32_t)t << 11 | extra;
                 }
                 best = bsri_dev_warp_min(left ? best : ~0u);
-                if (lane == 0) part[turn][warp] = best;
+                if (lane == 0) part[buffer][warp] = best;
                 __syncthreads();
-                best = bsri_dev_warp_min(part[turn][lane]), turn ^= 1;
+                best = bsri_dev_warp_min(part[buffer][lane]), buffer ^= 1;
                 if (best == ~0u) {
                     if (t == 0) member[g * group + k] = -1;
                     continue;
@@ -9501,7 +9541,7 @@ static __global__ void BSRI_BOUNDS(BSRI_CTA_WIDE) bsri_group_lists(const __grid_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>device-convert: dense forms, and building a matrix                                           */
+/* >>device-convert: elements moved and converted; dense forms                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* As bsri_store_f64: NaN keeps its sign and is quiet. */
@@ -9802,6 +9842,10 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_expand_panel(const __
         }
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-build: which blocks hold something, the arrays of a matrix; blocks of another size    */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Marks the places of a tile in which something stands. Pieces may reach over several blocks; each thread stays in its columns
    (rows, where those are contiguous) and marks once. */
@@ -10381,7 +10425,8 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
     const bsri_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
     const char *view = (const char *)v.m.transposed_index;
     const int64_t shift = v.m.flags & BSR_MATRIX_RAGGED ? 0 : i * v.m.nnz, base = i * (v.cols + 1);
-    const void *ccol = bsri_dev_at(view + v.index.at[0], dt, base), *row = bsri_dev_at(view + v.index.at[1], dt, shift);
+    const void *ccol = bsri_dev_at(view + v.index.at[BSRI_CCOL], dt, base);
+    const void *row = bsri_dev_at(view + v.index.at[BSRI_ROW], dt, shift);
     if (local <= v.cols) {
         const int64_t now = bsri_index(ccol, dt, local), end = bsri_index(it.crow, dt, v.rows);
         if (local == 0) return now != bsri_index(it.crow, dt, 0) ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, base, now) : fine;
@@ -10390,7 +10435,7 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
         return fine;
     }
     const int64_t e = local - v.cols - 1, k = bsri_dev_row_of(ccol, dt, v.cols, e), r = bsri_index(row, dt, e);
-    const int64_t p = bsri_index(bsri_dev_at(view + v.index.at[2], dt, shift), dt, e);
+    const int64_t p = bsri_index(bsri_dev_at(view + v.index.at[BSRI_POSITION], dt, shift), dt, e);
     if (r <= (e == bsri_index(ccol, dt, k) ? -1 : bsri_index(row, dt, e - 1)) || r >= v.rows)
         return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, shift + e, r);
     if (p < bsri_index(it.crow, dt, r) || p >= bsri_index(it.crow, dt, r + 1) || bsri_index(it.col, dt, p) != k)
@@ -10400,8 +10445,8 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
 static __device__ bsri_dev_finding bsri_dev_check_schedule(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
     const int64_t n = v.schedule.groups * v.group;
     const bsri_dev_finding fine = {0, 0, 0};
-    const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
-    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + i * v.schedule.groups;
+    const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
+    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_LENGTHS]) + i * v.schedule.groups;
     const uint32_t *seen = v.seen + i * (v.lines + 1);
     if (stage == BSRI_STAGE_ORDER) {
         const int64_t k = local < n ? local : (local - n) % bsri_max(1, n);
@@ -10424,13 +10469,14 @@ static __device__ bsri_dev_finding bsri_dev_check(const bsri_dev_validate &v, in
     if (stage == BSRI_STAGE_TRANSPOSED) return bsri_dev_check_transposed(v, i, local);
     if (stage > BSRI_STAGE_ENTRIES) return bsri_dev_check_schedule(v, stage, i, local);
     if (stage == BSRI_STAGE_CCOL) {
-        const void *ccol = bsri_dev_at(view + v.index.at[0], dt, i * (v.cols + 1));
+        const void *ccol = bsri_dev_at(view + v.index.at[BSRI_CCOL], dt, i * (v.cols + 1));
         const int64_t at = bsri_index(ccol, dt, local);
         return at < (local ? bsri_index(ccol, dt, local - 1) : 0) || at > v.m.nnz
                    ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at)
                    : fine;
     }
-    const int64_t row = bsri_index(view + v.index.at[1], dt, local), at = bsri_index(view + v.index.at[2], dt, local);
+    const int64_t row = bsri_index(view + v.index.at[BSRI_ROW], dt, local);
+    const int64_t at = bsri_index(view + v.index.at[BSRI_POSITION], dt, local);
     if (row < 0 || row >= v.rows) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, row);
     return at < 0 || at >= v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
 }
@@ -10463,20 +10509,21 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2)
             int64_t lines = v.rows;
             fixed = i < v.patterns.count ? v.rows + 2 : 1;
             if (stage == BSRI_STAGE_TRANSPOSED)
-                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols,
+                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[BSRI_CCOL], dt, i * (v.cols + 1)),
+                lines = v.cols,
                 fixed = v.cols + 1;
             if (start && lines)
                 from = bsri_max(0, bsri_min(v.m.nnz, bsri_index(start, dt, 0))),
                 to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
         } else if (stage == BSRI_STAGE_MARK) {
-            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
             uint32_t *seen = v.seen + i * (v.lines + 1);
             for (int64_t k = begin; k < n; k += step)
                 if (order[k] >= 0 && order[k] < v.lines)
                     atomicMax(&seen[order[k]], (uint32_t)(n - k)), atomicAdd(&seen[v.lines], 1u);
             continue;
         } else if (stage == BSRI_STAGE_ORDER) {
-            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
             for (int64_t k = begin; k < n; k += step) { /* repeats: by windows of 65536 lines, as the CPU finds them */
                 const int64_t local = n + bsri_max(0, order[k]) / 65536 * n + k;
                 if (order[k] < v.lines && bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
@@ -10506,11 +10553,13 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2)
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
-    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
+    const int32_t *lengths =
+        (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_LENGTHS]) + v.pattern * v.schedule.groups;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
     for (int64_t g = blockIdx.x * (int64_t)8 + threadIdx.x / 32; g < v.schedule.groups; g += (int64_t)gridDim.x * 8) {
         const int32_t *order =
-            (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (v.pattern * v.schedule.groups + g) * group;
+            (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) +
+            (v.pattern * v.schedule.groups + g) * group;
         int sum = 0;
         for (int k = 0; k < group && order[k] >= 0; k++) {
             const int64_t end = bsri_index(v.start, dt, order[k] + 1);
@@ -10617,14 +10666,14 @@ static __device__ void bsri_dev_look_at_transposed(const bsri_dev_indices &x, co
     const int64_t *have = (const int64_t *)x.m.transposed_index, lines = p.i * (p.cols + 1);
     int wrong = -1;
 #pragma unroll
-    for (int w = 5; w >= 0; w--) wrong = have[w] != x.head[w] ? w : wrong; /* all at once */
+    for (int w = BSRI_TRANSPOSED_WORDS - 1; w >= 0; w--) wrong = have[w] != x.head[w] ? w : wrong; /* all at once */
     if (wrong >= 0) {
         if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, wrong);
         return;
     }
-    const I *ccol = (const I *)((const char *)have + x.index.at[0]) + lines;
-    const I *row = (const I *)((const char *)have + x.index.at[1]) + p.shift;
-    const I *position = (const I *)((const char *)have + x.index.at[2]) + p.shift;
+    const I *ccol = (const I *)((const char *)have + x.index.at[BSRI_CCOL]) + lines;
+    const I *row = (const I *)((const char *)have + x.index.at[BSRI_ROW]) + p.shift;
+    const I *position = (const I *)((const char *)have + x.index.at[BSRI_POSITION]) + p.shift;
     const int64_t first = p.crow[0], last = p.crow[p.rows];
     all.each<I>(ccol, p.cols + 1, [&](int64_t k, int64_t now, int64_t before) {
         if ((k ? now < before || now > last : now != first) || (k == p.cols && now != last))
@@ -10649,16 +10698,17 @@ struct bsri_dev_schedule {
     int wrong;
     __device__ __forceinline__ bsri_dev_schedule(const bsri_dev_indices &x, int64_t i) {
         const int64_t *have = (const int64_t *)x.m.schedule;
-        const bool columns = have[6] != 0;
-        lines = columns ? x.cols : x.rows, others = columns ? x.rows : x.cols, group = have[4], groups = have[5], wrong = -1;
-        if (have[7] < 0 || have[7] > groups) wrong = 7;
-        if (have[6] != 0 && have[6] != 1) wrong = 6;
-        if (group != 1 && group != 2 && group != 4 && group != 8) wrong = 4;
-        else if (groups != bsri_ceil_div(lines, group)) wrong = 5;
-        if (have[3] != x.patterns.count) wrong = 3;
-        if (have[2] != lines) wrong = 2;
-        if (have[1] != x.m.nnz) wrong = 1;
-        if (have[0] != BSRI_SCHEDULE_MAGIC) wrong = 0;
+        const bool columns = have[BSRI_SCHEDULE_TRANSPOSED] != 0;
+        lines = columns ? x.cols : x.rows, others = columns ? x.rows : x.cols;
+        group = have[BSRI_SCHEDULE_GROUP], groups = have[BSRI_SCHEDULE_GROUPS], wrong = -1;
+        if (have[BSRI_SCHEDULE_LONG] < 0 || have[BSRI_SCHEDULE_LONG] > groups) wrong = BSRI_SCHEDULE_LONG;
+        if (have[BSRI_SCHEDULE_TRANSPOSED] != 0 && have[BSRI_SCHEDULE_TRANSPOSED] != 1) wrong = BSRI_SCHEDULE_TRANSPOSED;
+        if (group != 1 && group != 2 && group != 4 && group != 8) wrong = BSRI_SCHEDULE_GROUP;
+        else if (groups != bsri_ceil_div(lines, group)) wrong = BSRI_SCHEDULE_GROUPS;
+        if (have[BSRI_SCHEDULE_PATTERNS] != x.patterns.count) wrong = BSRI_SCHEDULE_PATTERNS;
+        if (have[BSRI_SCHEDULE_LINES] != lines) wrong = BSRI_SCHEDULE_LINES;
+        if (have[BSRI_VIEW_NNZ] != x.m.nnz) wrong = BSRI_VIEW_NNZ;
+        if (have[BSRI_VIEW_MAGIC] != BSRI_SCHEDULE_MAGIC) wrong = BSRI_VIEW_MAGIC;
         if (wrong >= 0) return;
         order = (const int32_t *)((const char *)have + BSRI_VIEW_HEADER);
         lengths = order + (x.patterns.count * groups * group + 15) / 16 * 16 + i * groups, order += i * groups * group;

@@ -4,7 +4,6 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 
-#include <stddef.h>
 #include <time.h>
 
 #ifdef __cplusplus
@@ -12,33 +11,6 @@
 #else
 #define BENCH_API
 #endif
-
-/* What a binding must agree with: "name size" pairs, ended by null. */
-BENCH_API const char *bench_struct(int i, int64_t *size) {
-    static const struct {
-        const char *name;
-        int64_t size;
-    } list[] = {
-        {"bsr_dense", sizeof(bsr_dense)},
-        {"bsr_matrix", sizeof(bsr_matrix)},
-        {"bsr_exec", sizeof(bsr_exec)},
-        {"bsr_plan", sizeof(bsr_plan)},
-        {"bsr_error", sizeof(bsr_error)},
-        {"bsr_epilogue", sizeof(bsr_epilogue)},
-        {"bsr_operand", sizeof(bsr_operand)},
-        {"bsr_softmax_options", sizeof(bsr_softmax_options)},
-        {"bsr_attention_options", sizeof(bsr_attention_options)},
-        {"bsr_scatter_indices", sizeof(bsr_scatter_indices)},
-        {"bsr_context_desc", sizeof(bsr_context_desc)},
-        {"bsr_info", sizeof(bsr_info)},
-        {"bsr_matrix.schedule", offsetof(bsr_matrix, schedule)},
-        {"bsr_exec.max_grid", offsetof(bsr_exec, max_grid)},
-        {"bsr_attention_options.mask_function", offsetof(bsr_attention_options, mask_function)},
-    };
-    if (i < 0 || i >= (int)(sizeof list / sizeof *list)) return NULL;
-    *size = list[i].size;
-    return list[i].name;
-}
 
 static double bench_seconds(void) {
     struct timespec t;

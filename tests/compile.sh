@@ -56,6 +56,12 @@ x86_64-w64-mingw32-gcc -std=c99 -O1 -I. $src/switches.c -o \$out/a.exe -static
 export WINEPREFIX=\$PWD/\$out/wine WINEDEBUG=-all
 timeout 120 wine \$out/a.exe > \$out/log 2>\$out/err || { tail -n 1 \$out/err; grep -q . \$out/log || { echo 'wine does not start here'; exit 77; }; exit 1; }
 grep -q '$all' \$out/log"
+# MSVC's dialect, ABI and types as clang has them, with stand-ins for its C headers; MSVC itself is not tried.
+msvc="--target=x86_64-pc-windows-msvc -fms-compatibility-version=19.29 -ffreestanding -nostdinc -isystem $src/msvc"
+for lang in "c -std=c11 $STRICT_C" "c++ -std=c++14"; do
+    with clang "clang for MSVC, ${lang%% *}" "clang -x $lang $msvc -isystem \$(clang -print-resource-dir)/include -O0 \\
+    $STRICT_clang -I. -c $src/implementation.c -o \$out/a.obj; [ -s \$out/a.obj ]"
+done
 for c in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++; do
     lang="-x c -std=c99 $STRICT_C"
     [ $c = aarch64-linux-gnu-g++ ] && lang="-x c++ -std=c++11"

@@ -19,7 +19,7 @@ SPLIT = $(eval SPLIT := $(shell $(NVCC) --help 2>/dev/null | grep -q -- --split-
 ARCHS := 75 80 86 89 90a 100 120
 
 .PHONY: gpu-build gpu-test gpu-sanitize archs build-times
-gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune,$(EXAMPLES)))
+gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune pool,$(EXAMPLES)))
 
 # One object holds the library; the tests are plain C++ and make one program with it.
 $(GPU_B)/library.o: tests/gpu/library.cu tests/test_functions.h $(HEADERS)
@@ -35,7 +35,7 @@ $(GPU_B)/gpu_tests: $(addprefix $(GPU_B)/,library.o main.o $(addsuffix .o,$(GPU_
 	@$(NVCC) $(call gpu_target,$(GPU_ARCH)) $^ -o $@ -lpthread
 
 gpu-test: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
-	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest tune,$(EXAMPLES))" sh tests/gpu/run.sh test
+	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest tune pool,$(EXAMPLES))" sh tests/gpu/run.sh test
 gpu-sanitize: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
 	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" CALLS="$(CALLS)" TOOLS="$(TOOLS)" sh tests/gpu/run.sh sanitize
 

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""The library against NumPy, on random calls: what NumPy computes in float64 from dense arrays that it has expanded itself is
-what the library must give, within bounds. numpy_differ.py LIBRARY [--cases N | --seconds S] [--seed N]
-LIBRARY: tests/numpy_calls.c as a shared object. Without NumPy: a counted skip."""
+"""The library against NumPy, on random calls through examples/python/bsrsparse.py: what NumPy computes in float64 from dense
+arrays that it has expanded itself is what the library must give, within bounds.
+numpy_differ.py LIBRARY [--cases N | --seconds S] [--seed N]
+LIBRARY: the library as a shared object. Without NumPy: a counted skip."""
 import argparse
-import ctypes as C
+import os
 import sys
 import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "python"))
 
 try:
     import numpy as np
@@ -14,14 +18,15 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
-F16, BF16, F32, F64, I8, I32, I64, BOOL = range(1, 9)
+import bsrsparse as bs
+from bsrsparse import BF16, BOOL, F16, F32, F64, I32, I64, I8
+
 NUMPY = {F16: np.float16, BF16: np.uint16, F32: np.float32, F64: np.float64, I8: np.int8, I32: np.int32, I64: np.int64,
          BOOL: np.uint8}
 MANTISSA = {F16: 10, BF16: 7, F32: 23, F64: 52}
 LEAST = {F16: 2.0**-24, BF16: 2.0**-133, F32: 2.0**-149, F64: 2.0**-1074}
 UNIT = {F16: 2.0**-24, BF16: 2.0**-24, F32: 2.0**-24, F64: 2.0**-53}  # of what sums are formed in
 FLOATS = (F16, BF16, F32, F64)
-RAGGED, CAUSAL, TRANS_A = 1, 1, 1
 
 
 def encode(x, dtype):
@@ -41,7 +46,6 @@ def decode(a, dtype):
 class Draw:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
-        self.kept = []
 
     def below(self, n):
         return int(self.rng.integers(n))
@@ -66,28 +70,7 @@ class Draw:
         big = np.full(tuple((shape * step)[order]), 0x5a if array.dtype.kind in "iu" else np.nan, array.dtype)
         view = big.transpose(np.argsort(order))[tuple(slice(0, n * s, s) for n, s in zip(shape, step))]
         view[...] = array
-        self.kept.append(big)
         return view
-
-
-def pointer(a):
-    return a.__array_interface__["data"][0]
-
-
-def strides(a):
-    return [s // a.itemsize for s in a.strides]
-
-
-def dense(a, dtype):
-    s, n = strides(a), a.ndim - 2
-    if not a.size:
-        s = [1] * a.ndim
-    batch, step = list(a.shape[:n]) + [0] * (4 - n), s[:n] + [0] * (4 - n)
-    return (C.c_int64 * 15)(pointer(a), dtype, n, a.shape[-2], a.shape[-1], s[-2], s[-1], *batch, *step)
-
-
-def view(a, dtype):
-    return None if a is None else dense(a, dtype)
 
 
 class Matrix:
@@ -118,12 +101,20 @@ class Matrix:
         self.nnz = self.col.shape[-1]
         shape = (self.nnz, self.br, self.bc) if self.ragged else (count, self.nnz, self.br, self.bc)
         self.values = d.spread(d.numbers(shape, dtype))
-        self.views = [0, 0]
+        self.m = self.view()
 
     def like(self, values):
         m = Matrix.__new__(Matrix)
-        m.__dict__.update(self.__dict__, values=values, views=[0, 0])
+        m.__dict__.update(self.__dict__, values=values)
+        m.m = m.view()
         return m
+
+    def view(self):
+        """As the binding takes it."""
+        arrays = [x[0] if self.items is None else x for x in (self.crow, self.col)]
+        values = self.values if self.ragged or self.items is not None else self.values[0]
+        return bs.make(arrays[0], arrays[1], values, (self.r * self.br, self.c * self.bc),
+                       flags=bs.MATRIX_RAGGED if self.ragged else 0)
 
     def where(self):
         """(item, block row, block column, position, index in values) of each stored block."""
@@ -144,27 +135,6 @@ class Matrix:
         for item, r, c, _ in self.where():
             full[item, r * self.br:(r + 1) * self.br, c * self.bc:(c + 1) * self.bc] = True
         return full
-
-    def words(self):
-        s = strides(self.values) if self.values.size else [1] * self.values.ndim
-        if self.values.size and 0 in s:
-            s = [x or 1 for x in s]
-        batch = [self.items, 0, 0, 0] if self.items is not None else [0] * 4
-        steps = [self.r + 1, 0 if self.ragged else self.nnz, 0 if self.ragged else s[0]] if self.items is not None else [0] * 3
-        return (C.c_int64 * 33)(pointer(self.crow), pointer(self.col), pointer(self.values), self.dtype, self.index,
-                                self.r * self.br, self.c * self.bc, self.br, self.bc, self.nnz, *s[-3:],
-                                RAGGED if self.ragged else 0, int(self.items is not None), *batch,
-                                *[x for n in steps for x in (n, 0, 0, 0)], *self.views)
-
-    def attach(self, lib, ctx, draw, group, transposed):
-        m = self.words()
-        bytes_ = lib.differ_view(ctx, m, group, transposed, None, 0)
-        assert bytes_ >= 0, bytes_
-        buffer = np.full(bytes_ + 64, 0xee, np.uint8)
-        at = (pointer(buffer) + 63) // 64 * 64
-        assert lib.differ_view(ctx, m, group, transposed, at, bytes_) >= 0
-        draw.kept.append(buffer)
-        self.views[1 if group else 0] = at
 
 
 def half_ulp(x, dtype):
@@ -195,23 +165,13 @@ def wrapped(x, dtype):
 
 class Differ:
     def __init__(self, path):
-        self.lib = lib = C.CDLL(path)
-        p, d, i, u = C.c_void_p, C.c_double, C.c_int, C.c_uint32
-        lib.differ_context.argtypes, lib.differ_context.restype = [i], p
-        lib.differ_addmm.argtypes = [p, d, p, d, u, p, p, p, p, p, i, p, u, p]
-        lib.differ_sampled.argtypes = [p, d, p, d, p, p, p, u, p]
-        lib.differ_softmax.argtypes = [p, d, p, p, p, i, p, p]
-        lib.differ_softmax_backward.argtypes = [p, d, p, p, p, p]
-        lib.differ_attention.argtypes = [p, d, p, p, p, p, u, C.c_int64, p, p, p, p]
-        lib.differ_to_dense.argtypes = [p, p, p, p]
-        lib.differ_from_dense.argtypes, lib.differ_from_dense.restype = [p, p, p, p], C.c_int64
-        lib.differ_view.argtypes, lib.differ_view.restype = [p, p, i, i, p, C.c_uint64], C.c_int64
-        lib.differ_validate.argtypes = [p, p, p]
-        self.contexts = [c for c in map(lib.differ_context, (1, 2, 3)) if c]
-        self.text = C.create_string_buffer(400)
-
-    def ok(self, status):
-        return "" if status == 0 else self.text.value.decode()
+        library, self.contexts = bs.Library(path), []
+        for isa in ("portable", "avx2", "avx512"):
+            try:
+                self.contexts.append(bs.Context(isa=isa, library=library))
+            except bs.Error as e:
+                if e.item != "ISA_MISSING":
+                    raise
 
     def output(self, d, shape, dtype):
         return d.spread(np.full(shape, 0x77, NUMPY[dtype]))
@@ -224,9 +184,9 @@ class Differ:
         trans, n, batch = d.below(2), d.size(), () if a.items is None else (a.items,)
         m, k = (a.c * a.bc, a.r * a.br) if trans else (a.r * a.br, a.c * a.bc)
         if d.chance(.5) and trans:
-            a.attach(self.lib, ctx, d, 0, 0)
+            ctx.transposed_index(a.m)
         if d.chance(.4):
-            a.attach(self.lib, ctx, d, 1 << d.below(4), d.below(2))
+            ctx.schedule(a.m, 1 << d.below(4), d.chance(.5))
         b = d.spread(d.numbers((*(batch if d.chance(.5) else ()), k, n), dtype))
         out = self.output(d, (*batch, m, n), to)
         alpha, beta = float(d.rng.choice([1, 2, -1, 0])), float(d.rng.choice([0, 1, -2]))
@@ -235,10 +195,7 @@ class Differ:
         left = d.spread(d.numbers((m, 1), other)) if d.chance(.3) else None
         bias = d.spread(d.numbers((1, n), other)) if d.chance(.3) else None
         act = d.below(2) if to in FLOATS else 0
-        error = self.ok(self.lib.differ_addmm(ctx, beta, view(input_, to), alpha, trans, a.words(), dense(b, dtype),
-                                              view(left, other), None, view(bias, other), act, dense(out, to), 0, self.text))
-        if error:
-            return error
+        ctx.dense_addmm(a.m, b, input_, beta, alpha, left, bias=bias, activation="relu" if act else "none", trans=trans, out=out)
         full, stored, right = a.expand(), a.stored().astype(float), decode(b, dtype)
         if trans:
             full, stored = full.swapaxes(1, 2), stored.swapaxes(1, 2)
@@ -264,10 +221,7 @@ class Differ:
         x = d.spread(d.numbers((*(batch if d.chance(.5) else ()), out.r * out.br, k), dtype))
         y = d.spread(d.numbers((*(batch if d.chance(.5) else ()), k, out.c * out.bc), dtype))
         before = out.like(d.spread(out.values.copy()))
-        error = self.ok(self.lib.differ_sampled(ctx, beta, before.words() if beta else None, alpha, dense(x, dtype),
-                                                dense(y, dtype), out.words(), 0, self.text))
-        if error:
-            return error
+        ctx.sampled_addmm(x, y, None, before.m if beta else None, beta, alpha, out=out.m)
         s, t = decode(x, dtype) @ decode(y, dtype), np.abs(decode(x, dtype)) @ np.abs(decode(y, dtype))
         have = before.expand()
         want = alpha * s + beta * have
@@ -286,10 +240,7 @@ class Differ:
         rows, cols = x.r * x.br, x.c * x.bc
         bias = d.spread(d.numbers((rows if d.chance(.5) else 1, cols), dtype)) if d.chance(.4) else None
         padding = d.spread(d.rng.integers(0, 2, (1, cols)).astype(np.uint8)) if d.chance(.4) else None
-        error = self.ok(self.lib.differ_softmax(ctx, scale, x.words(), view(bias, dtype), view(padding, BOOL),
-                                                int(padding is not None), y.words(), self.text))
-        if error:
-            return error
+        ctx.softmax(x.m, scale, bias, padding, key_padding_mode="mul" if padding is not None else "add", out=y.m)
         where, allowed = x.stored(), x.stored()
         s = scale * x.expand() + (decode(bias, dtype) if bias is not None else 0)
         if padding is not None:
@@ -306,9 +257,7 @@ class Differ:
         if error:
             return error
         dy, dx = x.like(d.spread(d.numbers(x.values.shape, dtype))), x.like(d.spread(x.values.copy()))
-        error = self.ok(self.lib.differ_softmax_backward(ctx, scale, y.words(), dy.words(), dx.words(), self.text))
-        if error:
-            return "backward: " + error
+        ctx.softmax_backward(y.m, dy.m, scale, out=dx.m)
         p, g = y.expand(), np.where(where, dy.expand(), 0)
         dot, mag = (p * g).sum(-1, keepdims=True), np.abs(p * g).sum(-1, keepdims=True)
         bound = np.abs(p * scale) * ((cols + 2) * mag + 4 * (np.abs(g) + np.abs(dot))) * UNIT[dtype] + 1e-44
@@ -324,19 +273,16 @@ class Differ:
         q, k = d.spread(d.numbers((*batch, lq, depth), dtype)), d.spread(d.numbers((*batch, lk, depth), dtype))
         v = d.spread(d.numbers((*(batch if d.chance(.5) else ()), lk, dv), dtype))
         bias = d.spread(d.numbers((lq, lk), dtype)) if d.chance(.3) else None
-        flags, offset, scale = CAUSAL * d.below(2), d.below(9) - 4, float(d.rng.choice([.25, .5]))
+        causal, offset, scale = d.below(2), d.below(9) - 4, float(d.rng.choice([.25, .5]))
         out, lt = self.output(d, (*batch, lq, dv), dtype), F64 if dtype == F64 else F32
         lse = self.output(d, (*batch, lq, 1), lt)
-        error = self.ok(self.lib.differ_attention(ctx, scale, dense(q, dtype), dense(k, dtype), dense(v, dtype), mask.words(),
-                                                  flags, offset, view(bias, dtype), dense(out, dtype), dense(lse, lt), self.text))
-        if error:
-            return error
+        ctx.attention(q, k, v, mask.m, lse, out, scale=scale, causal=causal, causal_offset=offset, relative_bias=bias)
         u, allowed = UNIT[dtype], mask.stored()[:, :lq, :lk]
         qd, kd, vd = decode(q, dtype), decode(k, dtype), decode(v, dtype)
         s, size = scale * (qd @ kd.swapaxes(-1, -2)), scale * (np.abs(qd) @ np.abs(kd).swapaxes(-1, -2))
         if bias is not None:
             s, size = s + decode(bias, dtype), size + np.abs(decode(bias, dtype))
-        if flags:
+        if causal:
             allowed = allowed & (np.arange(lk) <= np.arange(lq)[:, None] + offset)
         s = np.where(allowed, s, -np.inf)
         with np.errstate(all="ignore"):
@@ -365,23 +311,16 @@ class Differ:
         x = d.numbers((rows, cols), dtype)
         zero = (d.rng.random((like.r, like.c)) < .5).repeat(like.br, 0).repeat(like.bc, 1)[:rows, :cols]
         x = d.spread(np.where(zero, np.zeros_like(x), x))
-        a = like.like(np.zeros((1, like.r * like.c, like.br, like.bc), NUMPY[to]))
-        a.nnz, a.col = like.r * like.c, np.zeros((1, like.r * like.c), like.col.dtype)
-        n = self.lib.differ_from_dense(ctx, dense(x, dtype), a.words(), self.text)
-        if n < 0:
-            return self.text.value.decode()
-        a.nnz = n
-        error = self.ok(self.lib.differ_validate(ctx, a.words(), self.text))
-        if error:
-            return "validate: " + error
+        a = ctx.from_dense(x, (like.br, like.bc), to, like.index)
+        ctx.validate(a)
         padded = np.zeros((like.r * like.br, like.c * like.bc))
         padded[:rows, :cols] = decode(x, dtype)
         blocks = padded.reshape(like.r, like.br, like.c, like.bc).any((1, 3)) if padded.size else np.zeros((0, 0), bool)
-        if n != blocks.sum():
-            return f"{n} blocks, expected {blocks.sum()}"
+        if a.nnz != blocks.sum():
+            return f"{a.nnz} blocks, expected {blocks.sum()}"
         out = self.output(d, (rows, cols), to)
-        error = self.ok(self.lib.differ_to_dense(ctx, a.words(), dense(out, to), self.text))
-        return error or close(decode(out, to), decode(x, dtype), np.zeros((rows, cols)), to)
+        ctx.to_dense(a, out=out)
+        return close(decode(out, to), decode(x, dtype), np.zeros((rows, cols)), to)
 
 
 def main():
@@ -396,7 +335,10 @@ def main():
     while failed < 8 and (time.time() < end if a.seconds else case < a.cases):
         d = Draw([a.seed, case])
         kind = kinds[case % len(kinds)]
-        what = kind(d, differ.contexts[d.below(len(differ.contexts))])
+        try:
+            what = kind(d, differ.contexts[d.below(len(differ.contexts))])
+        except bs.Error as e:
+            what = e.text
         passed, failed = passed + (not what), failed + bool(what)
         if what:
             print(f"FAIL {kind.__name__}, --seed {a.seed}, case {case}: {what}")

@@ -41,6 +41,7 @@ part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
 [ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what the part before it compiled
+part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 run_parts 1
@@ -61,8 +62,11 @@ else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none 
 part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
 if command -v "$PYTHON" > /dev/null 2>&1; then
-    part "against NumPy" "$PYTHON tests/numpy_differ.py $B/plain/numpy_calls.so --cases 1500"
-else part "against NumPy" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
+    part "against NumPy" "$PYTHON tests/numpy_differ.py $B/python/libbsrsparse.so --cases 1500"
+    part "from Python" "CC='$CC' $PYTHON tests/python_numpy.py $B/python/libbsrsparse.so"
+    part "from PyTorch" "$PYTHON tests/python_torch.py $B/python/libbsrsparse.so"
+    part "files, against Python's" "$PYTHON tests/files.py $B/python/libbsrsparse.so"
+else part "Python" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"

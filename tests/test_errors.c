@@ -318,8 +318,10 @@ TEST(every_call) {
         e = t_exec(1u << 17);
         CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_RESERVED),
             CHECK_INT(t_error.value, 1 << 17);
-        e = t_exec(0), e.reserved = 1;
+        e = t_exec(0), e.reserved2 = 1;
         CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_RESERVED);
+        e = t_exec(0), e.threads = -1;
+        CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_THREADS);
         e = t_exec(BSR_EXEC_TF32 | BSR_EXEC_TF32X3);
         CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_FLAGS_CONFLICT);
         check_poison(&g, call);

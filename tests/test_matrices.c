@@ -1286,6 +1286,41 @@ TEST(decimals_near_halfway) {
     CHECK(parsed("1e-9223372036854775807") == 0 && parsed("1e9223372036854775807") == (double)INFINITY);
     CHECK(parsed("0e99999999999999999999") == 0);
 }
+/* What is out of range is told with the bound that it is beyond, and the line once. */
+TEST(parse_bounds) {
+    static const struct {
+        const char *text;
+        int64_t value, wanted;
+        const char *line;
+    } files[] = {
+        {MM "2 3 2\n1 1 1\n3 1 1\n", 3, 2, "BSR_PARSE_ERROR: text: line 4: 3 is out of range: at most 2"},
+        {MM "2 3 1\n1 4 1\n", 4, 3, "BSR_PARSE_ERROR: text: line 3: 4 is out of range: at most 3"},
+        {MM "2 3 1\n0 1 1\n", 0, 1, "BSR_PARSE_ERROR: text: line 3: 0 is out of range: at least 1"},
+        {MM "2 -3 1\n", -3, 0, "BSR_PARSE_ERROR: text: line 2: -3 is out of range: at least 0"},
+        {"%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n", 3, 2,
+         "BSR_PARSE_ERROR: text: line 2: 3 is out of range: at most 2"},
+        {"%%MatrixMarket matrix array real general\n4611686018427387904 3\n", 3, 1,
+         "BSR_PARSE_ERROR: text: line 2: 3 is out of range: at most 1"},
+        {"3, 4, 5\n0 2 1 5\n0 3 1 2 3\n", 1, 2, "BSR_PARSE_ERROR: text: line 2: 1 is out of range: at least 2"},
+        {"3, 4, 5\n0 2 2 4\n0 3 1 2 3\n", 4, 5, "BSR_PARSE_ERROR: text: line 2: 4 is out of range: at least 5"},
+        {"3, 4, 5\n0 2 2 6\n0 3 1 2 3\n", 6, 5, "BSR_PARSE_ERROR: text: line 2: 6 is out of range: at most 5"},
+        {"3, 4, 5\n0 2 2 5\n0 4 1 2 3\n", 4, 3, "BSR_PARSE_ERROR: text: line 3: 4 is out of range: at most 3"},
+        {"3, 4, 5\n1 2 2 5\n0 3 1 2 3\n", 1, 0, "BSR_PARSE_ERROR: text: line 2: 1 is out of range: at most 0"},
+    };
+    size_t k;
+    for (k = 0; k < BT_COUNT(files); k++) {
+        const char *text = files[k].text;
+        bsr_file_info info;
+        bsr_error error;
+        char line[200];
+        bt_case("%d", (int)k);
+        CHECK_INT(*text == '%' ? bsr_parse_matrix_market(text, strlen(text), &info, NULL, NULL, NULL, 0, &error)
+                               : bsr_parse_smtx(text, strlen(text), &info, NULL, NULL, 0, &error),
+                  BSR_PARSE_ERROR);
+        CHECK_INT(error.item, BSR_ITEM_PARSE_RANGE), CHECK_INT(error.value, files[k].value);
+        CHECK_INT(error.wanted, files[k].wanted), bsr_error_string(&error, line, sizeof line), CHECK_STR(line, files[k].line);
+    }
+}
 TEST(smtx) {
     static const char good[] = "3, 4, 5\n0 2 2 5\n0 3 1 2 3\n";
     static const int64_t crow_want[] = {0, 2, 2, 5}, col_want[] = {0, 3, 1, 2, 3};
@@ -1512,6 +1547,7 @@ int main(int argc, char **argv) {
         {"decimals_near_halfway", decimals_near_halfway},
         {"smtx", smtx},
         {"parsers_cut_and_changed", parsers_cut_and_changed},
+        {"parse_bounds", parse_bounds},
         {"numbers", numbers},
         {"real_files", real_files},
         {"validate_accepts", validate_accepts},

@@ -188,6 +188,96 @@ TEST(openmp) { /* says so when the thread counts above could not differ */
 #endif
 }
 
+/* A pool that counts: how often it was asked, for how many tasks at most, and how many of them ran at once. */
+typedef struct counts {
+    int64_t calls, most, running, peak;
+    pthread_mutex_t lock;
+    int64_t next, tasks;
+    void (*body)(void *, int64_t);
+    void *arg;
+} counts;
+static void *counted_thread(void *user) {
+    counts *p = (counts *)user;
+    for (;;) {
+        int64_t task;
+        pthread_mutex_lock(&p->lock);
+        task = p->next < p->tasks ? p->next++ : -1;
+        if (task >= 0 && ++p->running > p->peak) p->peak = p->running;
+        pthread_mutex_unlock(&p->lock);
+        if (task < 0) return NULL;
+        p->body(p->arg, task);
+        pthread_mutex_lock(&p->lock);
+        p->running--;
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+static void counted_for(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    counts *p = (counts *)user;
+    pthread_t id[4];
+    int i, n = 0;
+    p->calls++, p->next = 0, p->tasks = tasks, p->body = body, p->arg = arg;
+    if (tasks > p->most) p->most = tasks;
+    for (i = 0; i < 4; i++) n += pthread_create(&id[n], NULL, counted_thread, p) == 0;
+    if (!n) counted_thread(p);
+    for (i = 0; i < n; i++) pthread_join(id[i], NULL);
+}
+/* One product with a cap; returns its hash, or 0 where it failed. */
+static uint64_t capped_run(const bsr_context *ctx, const work *w, int32_t cap, int transposed, bsr_dense *out) {
+    bsr_exec e;
+    size_t bytes = (size_t)(w->a.rows > w->a.cols ? w->a.rows : w->a.cols) * 150 * 2 * bsr_dtype_size(out->dtype);
+    memset(&e, 0, sizeof e), e.threads = cap, memset(out->data, 0x5a, bytes);
+    if (bsr_dense_mm(ctx, transposed ? BSR_TRANS_A : 0, &w->a, transposed ? &w->bt_ : &w->b, out, &e) != BSR_OK) return 0;
+    return bt_hash_bytes(7, out->data, bytes) | 1;
+}
+TEST(caps) { /* bsr_exec.threads, and desc.threads as the number of a pool's workers */
+    static const int32_t told[] = {0, 1, 2, 4}, caps[] = {0, 1, 2, 3, 9, 4096};
+    counts p;
+    bsr_info info;
+    int t, k, transposed;
+    memset(&p, 0, sizeof p), pthread_mutex_init(&p.lock, NULL);
+    for (t = 0; t < 4; t++)
+        for (transposed = 0; transposed < 2; transposed++) {
+            uint64_t want = 0;
+            work w;
+            bsr_context *ctx;
+            bsr_dense out;
+            bt_case("%d workers, %s", (int)told[t], transposed ? "A^T" : "A");
+            w = work_new(BSR_F32, 3), w.a.schedule = w.a.transposed_index = NULL, ctx = context_of(0, told[t], counted_for, &p);
+            out = bsr_dense_row_major(bt_alloc((size_t)(w.a.rows + w.a.cols) * 300 * 4, 64), BSR_F32,
+                                      transposed ? w.a.cols : w.a.rows, 150);
+            out = bsr_dense_batched(out, 2, out.rows * 150);
+            CHECK(ctx && bsr_query_info(ctx, &info) == BSR_OK && info.threads == told[t]);
+            for (k = 0; k < 6; k++) {
+                const int64_t limit = caps[k] && caps[k] < 4 ? caps[k] : 4;
+                uint64_t got;
+                p.calls = p.most = p.peak = p.running = 0;
+                got = capped_run(ctx, &w, caps[k], transposed, &out);
+                want = want ? want : got;
+                CHECK(got && got == want);
+                CHECK_INT(p.calls > 0, told[t] != 1 && caps[k] != 1);
+                CHECK(p.peak <= limit);
+                if (caps[k] == 2 && told[t] != 1 && told[t] != 2) CHECK_INT(p.most, 2);
+            }
+            bsr_destroy(ctx);
+        }
+    for (k = 0; k < 2; k++) {
+        const int64_t bad = k ? -1 : 4097;
+        bsr_context *ctx = context_of(0, 1, NULL, NULL);
+        bsr_dense out;
+        bsr_error error;
+        bsr_exec e;
+        work w;
+        bt_case("a cap of %d", (int)bad);
+        w = work_new(BSR_F32, 3), out = bsr_dense_row_major(bt_alloc((size_t)w.a.rows * 300 * 4, 64), BSR_F32, w.a.rows, 150);
+        out = bsr_dense_batched(out, 2, w.a.rows * 150);
+        memset(&e, 0, sizeof e), e.threads = (int32_t)bad, e.error = &error;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &w.a, &w.b, &out, &e), BSR_BAD_ARGUMENT);
+        CHECK(error.item == BSR_ITEM_THREADS && error.operand == BSR_ARG_EXEC && error.value == bad);
+        bsr_destroy(ctx);
+    }
+    pthread_mutex_destroy(&p.lock);
+}
+
 typedef struct client {
     const bsr_context *ctx;
     const work *w;
@@ -329,6 +419,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"same_bits", same_bits},
         {"openmp", openmp},
+        {"caps", caps},
         {"shared_context", shared_context},
         {"checks_at_once", checks_at_once},
         {"float_environment", float_environment},

@@ -75,7 +75,7 @@ static void print_problem(const bsr_context *ctx, const char *device, const char
     printf("%s", name), print_plan(&plan, status, estimate);
     if (i % 3 == 0) print_asked(ctx, &p, &ex, name);
 }
-static bsr_dense packed_heads(bsr_dense x, shape batch) {
+static bsr_dense packed_heads(bsr_dense x, t_shape batch) {
     int64_t item = x.rows * x.cols;
     int i;
     for (i = batch.dims - 1; i >= 0; i--) x.batch[i] = batch.n[i], x.batch_stride[i] = item, item *= batch.n[i];
@@ -86,7 +86,7 @@ static bsr_dense packed_heads(bsr_dense x, shape batch) {
 static void print_attention(const bsr_context *ctx, const char *device, int i) {
     static const int dtypes[] = {BSR_F16, BSR_BF16, BSR_F16, BSR_BF16, BSR_F32}, blocks[] = {16, 32, 64, 64, 128},
                      widths[] = {32, 64, 64, 80, 96, 128, 128, 256}, lengths[] = {128, 512, 1024, 1536, 4096};
-    shape whole = no_batch(), keys;
+    t_shape whole = NO_BATCH, keys;
     bsr_attention_options o = BSR_ZERO;
     bsr_dense q, k, v, out;
     bsr_matrix mask;

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE /* mmap, sigsetjmp */
 #include "bsrsparse.h"
 
-#include "bsr_test.h"
+#include "operands.h"
 #include "operations.h"
 #include "stand_in.h"
 
@@ -59,11 +59,6 @@ static void fault(int number) {
 
 static int huge; /* this call: sizes beyond 32 bits and grids beyond 65,535 */
 
-typedef struct shape {
-    int dims;
-    int64_t n[BSR_MAX_BATCH_DIMS];
-} shape;
-
 static int64_t pick(const int64_t *list, int count) { return list[bt_below(count)]; }
 #define PICK(...) pick((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
@@ -89,8 +84,8 @@ static int64_t draw_columns(void) {
     if (huge && !bt_below(2)) return PICK(65536, 8388608, 70000001, INT64_C(2147483648), INT64_C(4294967299));
     return PICK(1, 2, 7, 8, 16, 17, 32, 64, 65, 100, 128, 256, 1000, 4096);
 }
-static shape draw_batch(void) {
-    shape s = {0, {0, 0, 0, 0}};
+static t_shape draw_batch(void) {
+    t_shape s = NO_BATCH;
     int i;
     if (bt_below(2)) return s;
     s.dims = (int)bt_range(1, 4);
@@ -99,26 +94,15 @@ static shape draw_batch(void) {
     return s;
 }
 /* What an operand that broadcasts to s may have. */
-static shape narrower(shape s) {
-    shape r = s;
+static t_shape narrower(t_shape s) {
+    t_shape r = s;
     int i, drop = (int)bt_below(s.dims + 1);
     if (bt_below(2)) drop = 0;
     for (i = 0; i + drop < s.dims; i++) r.n[i] = bt_below(3) ? s.n[i + drop] : 1;
     r.dims = s.dims - drop;
     return r;
 }
-static shape no_batch(void) {
-    const shape s = {0, {0, 0, 0, 0}};
-    return s;
-}
-static int64_t items(shape s) {
-    int64_t n = 1;
-    int i;
-    for (i = 0; i < s.dims; i++) n *= s.n[i];
-    return n;
-}
-
-static bsr_dense dense(int64_t rows, int64_t cols, int dtype, shape batch, int output) {
+static bsr_dense dense(int64_t rows, int64_t cols, int dtype, t_shape batch, int output) {
     bsr_dense d;
     int64_t item;
     const int layout = (int)bt_below(tidy ? 7 : 8), pad = bt_below(3) || tidy ? 0 : (int)bt_range(1, 9);
@@ -136,7 +120,8 @@ static bsr_dense dense(int64_t rows, int64_t cols, int dtype, shape batch, int o
     return d;
 }
 
-static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, shape batch, int output) {
+static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, t_shape batch,
+                            int output) {
     const int index = (int)PICK(BSR_I32, BSR_I64), ragged = batch.dims && !output && !bt_below(5);
     int64_t most = block_rows * block_cols, nnz, crow = block_rows + 1, values;
     bsr_matrix m;
@@ -158,7 +143,7 @@ static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, 
         m.col_batch_stride[i] = i == batch.dims - 1 ? nnz : m.col_batch_stride[i + 1] * batch.n[i + 1];
         m.values_batch_stride[i] = values, values = times(values, batch.n[i]);
     }
-    m.crow_indices = device(crow, index), m.col_indices = device(nnz * items(batch), index);
+    m.crow_indices = device(crow, index), m.col_indices = device(nnz * t_items(&batch), index);
     m.values = device(values, dtype);
     return m;
 }
@@ -172,7 +157,7 @@ static void attach(bsr_matrix *m) { /* views that nobody can look into */
     m->transposed_index = (const void *)(((uintptr_t)m->transposed_index + 63) / 64 * 64);
     m->schedule = (const void *)(((uintptr_t)m->schedule + 63) / 64 * 64);
 }
-static bsr_matrix matrix(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, shape batch) {
+static bsr_matrix matrix(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, t_shape batch) {
     bsr_matrix m = matrix_of(block_rows, block_cols, br, bc, dtype, batch, 0);
     attach(&m);
     return m;
@@ -197,10 +182,10 @@ static bsr_status call_dense_addmm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype), trans = bt_below(3) == 0;
     const int integer = result == BSR_I8 || result == BSR_I32;
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix a = matrix(rb, cb, br, bc, dtype, narrower(batch));
     const int64_t m = trans ? a.cols : a.rows, k = trans ? a.rows : a.cols;
-    shape whole = batch;
+    t_shape whole = batch;
     const bsr_dense b = dense(k, n, dtype, whole, 0), out = dense(m, n, result, whole, 1);
     const bsr_dense input = bt_below(2) ? dense(m, n, draw_beside(result), narrower(whole), 0) : out;
     const bsr_dense left = dense(m, 1, draw_beside(result), narrower(whole), 0);
@@ -221,7 +206,7 @@ static bsr_status call_dense_addmm(const bsr_context *ctx, const bsr_exec *ex) {
 static bsr_status call_dense_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), trans = bt_below(3) == 0;
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix a = matrix(rb, cb, br, bc, dtype, narrower(batch));
     const bsr_dense b = dense(trans ? a.rows : a.cols, n, dtype, batch, 0);
     const bsr_dense out = dense(trans ? a.cols : a.rows, n, draw_result(dtype), batch, 1);
@@ -239,8 +224,8 @@ static bsr_scatter_indices lists(int format, int64_t split, int64_t outputs, int
 static bsr_status call_dense_scatter_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
     const int64_t split = PICK(1, 2, 4), n = split * PICK(1, 8, 16, 64, 65, 128), rb = draw_blocks(), cb = draw_blocks();
-    const shape batch = format == BSR_SCATTER_MM ? no_batch() : draw_batch();
-    const bsr_matrix a = matrix_of(rb, cb, draw_block(), draw_block(), dtype, no_batch(), 0);
+    const t_shape batch = format == BSR_SCATTER_MM ? NO_BATCH : draw_batch();
+    const bsr_matrix a = matrix_of(rb, cb, draw_block(), draw_block(), dtype, NO_BATCH, 0);
     const bsr_dense b = dense(a.cols, n, dtype, batch, 0), out = dense(a.rows, n, draw_result(dtype), batch, 1);
     const int64_t outputs = rb * split, starts = format == BSR_SCATTER_STRIDED_COMPRESSED ? rb + 1 : outputs + 1;
     const bsr_scatter_indices x = lists(format, split, outputs, starts, a.nnz * split);
@@ -251,7 +236,7 @@ static bsr_status call_scatter_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int64_t ms = draw_block(), ks = draw_block(), p = bt_range(1, 50), split = PICK(1, 2, 4),
                   ns = PICK(1, 8, 16, 64, 65, 128);
     const int64_t rb = draw_blocks(), kb = draw_blocks(), products = bt_range(0, 1000);
-    shape pb = no_batch(), batch = draw_batch();
+    t_shape pb = NO_BATCH, batch = draw_batch();
     const int format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
     bsr_scatter_indices x;
     bsr_dense blocks, others, acc;
@@ -262,7 +247,7 @@ static bsr_status call_scatter_mm(const bsr_context *ctx, const bsr_exec *ex) {
     if (format == BSR_SCATTER_MM) {
         if (!batch.dims) batch.dims = 1, batch.n[0] = 5;
         others = dense(ks, ns, dtype, batch, 0), acc = dense(ms, ns, result, batch, 1);
-        starts = items(batch) + 1;
+        starts = t_items(&batch) + 1;
     } else {
         others = dense(kb * ks, split * ns, dtype, batch, 0), acc = dense(rb * ms, split * ns, result, batch, 1);
         if (format == BSR_SCATTER_STRIDED_COMPRESSED) starts = rb + 1;
@@ -276,7 +261,7 @@ static bsr_status call_matmul(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype), mode = (int)bt_below(3);
     const uint32_t trans = (uint32_t)bt_below(8);
     const int64_t b = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = mode ? draw_columns() : PICK(1, 16, 125, 256);
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix s = mode ? matrix(rb, cb, b, b, dtype, batch) : matrix_of(rb, cb, b, b, result, batch, 1);
     bsr_dense x, y;
     /* op(C) = op(A) op(B): shapes of the operations' results, then turned where a flag says so */
@@ -301,7 +286,7 @@ static bsr_status call_matmul(const bsr_context *ctx, const bsr_exec *ex) {
 static bsr_status call_matmul_backward(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_float();
     const int64_t b = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = PICK(1, 16, 100, 256);
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix a = matrix_of(rb, cb, b, b, dtype, batch, 1), da = same_pattern(&a, dtype);
     const bsr_dense x = dense(a.cols, n, dtype, batch, 0), dc = dense(a.rows, n, dtype, batch, 0);
     const bsr_dense db = dense(a.cols, n, dtype, batch, 1);
@@ -315,7 +300,7 @@ static bsr_status call_sampled_addmm(const bsr_context *ctx, const bsr_exec *ex)
     const int dtype = draw_operand_dtype(), result = draw_result(dtype);
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(),
                   k = PICK(0, 1, 7, 64, 125, 256, 4096);
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix out = matrix_of(rb, cb, br, bc, result, batch, 1);
     const bsr_matrix input = bt_below(2) ? same_pattern(&out, draw_beside(result)) : out;
     const bsr_dense x = dense(out.rows, k, dtype, narrower(batch), 0), y = dense(k, out.cols, dtype, narrower(batch), 0);
@@ -326,12 +311,12 @@ static bsr_status call_sampled_addmm(const bsr_context *ctx, const bsr_exec *ex)
 static bsr_status call_softmax(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_float();
     const int64_t rb = draw_blocks(), cb = draw_blocks();
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix x = matrix_of(rb, cb, draw_block(), draw_block(), dtype, batch, 1);
     const bsr_matrix y = bt_below(2) ? x : same_pattern(&x, dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32);
     const bsr_dense bias = dense(x.rows, x.cols, draw_float(), narrower(batch), 0);
     const bsr_dense pad = dense(1, x.cols, draw_float(), narrower(batch), 0),
-                    mask = dense(x.rows, x.cols, BSR_BOOL, no_batch(), 0);
+                    mask = dense(x.rows, x.cols, BSR_BOOL, NO_BATCH, 0);
     bsr_softmax_options o = BSR_ZERO;
     if (bt_below(2)) o.relative_bias = &bias;
     if (bt_below(2)) o.key_padding_mask = &pad, o.key_padding_mode = (int32_t)bt_below(2);
@@ -350,12 +335,12 @@ static bsr_status call_attention(const bsr_context *ctx, const bsr_exec *ex) {
     const int64_t br = draw_block(), bc = draw_block(), rb = bt_range(1, 30), cb = bt_range(1, 30),
                   d = PICK(1, 16, 40, 64, 80, 128, 256);
     const int64_t dv = bt_below(2) ? d : PICK(1, 8, 64, 96, 128, 200), group = PICK(1, 1, 2, 4), heads = group * bt_range(1, 3);
-    shape whole = no_batch(), keys, mask_batch;
+    t_shape whole = NO_BATCH, keys, mask_batch;
     bsr_matrix mask;
     bsr_dense q, k, v, out, lse, bias, pad;
     bsr_attention_options o = BSR_ZERO;
     whole.dims = 2, whole.n[0] = huge ? PICK(1, 65536) : bt_range(1, 3), whole.n[1] = heads;
-    keys = whole, keys.n[1] = heads / group, mask_batch = bt_below(2) ? narrower(whole) : no_batch();
+    keys = whole, keys.n[1] = heads / group, mask_batch = bt_below(2) ? narrower(whole) : NO_BATCH;
     mask = matrix_of(rb, cb, br, bc, dtype, mask_batch, 0);
     q = dense(mask.rows - bt_below(br), d, dtype, whole, 0), k = dense(mask.cols - bt_below(bc), d, dtype, keys, 0);
     v = dense(k.rows, dv, dtype, keys, 0), out = dense(q.rows, dv, result, whole, 1), lse = dense(q.rows, 1, BSR_F32, whole, 1);
@@ -373,7 +358,7 @@ static bsr_status call_validate(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_validate(ctx, &m, ex);
 }
 static bsr_status call_to_dense(const bsr_context *ctx, const bsr_exec *ex) {
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const int dtype = draw_operand_dtype();
     bsr_matrix m;
     bsr_dense out;
@@ -384,7 +369,7 @@ static bsr_status call_to_dense(const bsr_context *ctx, const bsr_exec *ex) {
 }
 static bsr_status call_from_dense(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype();
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, batch, 1);
     const bsr_dense x = dense(m.rows, m.cols, dtype, batch, 0);
     if (!bt_below(4)) m.col_indices = m.values = NULL;
@@ -392,12 +377,12 @@ static bsr_status call_from_dense(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_from_dense(ctx, &x, &m, ex);
 }
 static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
-    const int dtype = draw_float(), coo = ex->reserved, index = (int)PICK(BSR_I32, BSR_I64);
-    bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, no_batch(), 1);
+    const int dtype = draw_float(), coo = ex->reserved2, index = (int)PICK(BSR_I32, BSR_I64);
+    bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, NO_BATCH, 1);
     const int64_t nnz = bt_below(100000);
     void *row = device(coo ? nnz : m.rows + 1, index), *col = device(nnz, index), *values = device(nnz, dtype);
     bsr_exec plain = *ex;
-    plain.reserved = 0;
+    plain.reserved2 = 0;
     if (!bt_below(4)) values = NULL;
     if (!bt_below(4)) m.values = NULL;
     if (coo) return bsr_from_coo(ctx, m.rows, m.cols, nnz, row, col, index, values, dtype, &m, &plain);
@@ -405,12 +390,12 @@ static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
 }
 static bsr_status call_from_coo(const bsr_context *ctx, const bsr_exec *ex) {
     bsr_exec coo = *ex;
-    coo.reserved = 1; /* for the function above only */
+    coo.reserved2 = 1; /* for the function above only */
     return call_from_csr(ctx, &coo);
 }
 static bsr_status call_to_entries(const bsr_context *ctx, const bsr_exec *ex, int coo) {
     const int from = draw_float(), dtype = draw_float(), index = (int)PICK(BSR_I32, BSR_I64);
-    const bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), from, no_batch(), 0);
+    const bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), from, NO_BATCH, 0);
     const int64_t rows = m.rows - bt_below(m.block_rows), cols = m.cols - bt_below(m.block_cols);
     int64_t nnz = bt_below(100000);
     void *crow = device(rows + 1, index), *row = device(nnz, index), *col = device(nnz, index), *values = device(nnz, dtype);
@@ -421,15 +406,15 @@ static bsr_status call_to_entries(const bsr_context *ctx, const bsr_exec *ex, in
 static bsr_status call_to_csr(const bsr_context *ctx, const bsr_exec *ex) { return call_to_entries(ctx, ex, 0); }
 static bsr_status call_to_coo(const bsr_context *ctx, const bsr_exec *ex) { return call_to_entries(ctx, ex, 1); }
 static bsr_status call_reblock(const bsr_context *ctx, const bsr_exec *ex) {
-    const bsr_matrix s = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), draw_float(), no_batch(), 0);
+    const bsr_matrix s = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), draw_float(), NO_BATCH, 0);
     const int64_t br = draw_block(), bc = draw_block();
-    bsr_matrix m = matrix_of((s.rows + br - 1) / br, (s.cols + bc - 1) / bc, br, bc, draw_float(), no_batch(), 1);
+    bsr_matrix m = matrix_of((s.rows + br - 1) / br, (s.cols + bc - 1) / bc, br, bc, draw_float(), NO_BATCH, 1);
     return bsr_reblock(ctx, &s, &m, ex);
 }
 static bsr_status call_from_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, batch, 1);
-    const uint8_t *mask = (const uint8_t *)device(m.rows / m.block_rows * (m.cols / m.block_cols) * items(batch), BSR_BOOL);
+    const uint8_t *mask = (const uint8_t *)device(m.rows / m.block_rows * (m.cols / m.block_cols) * t_items(&batch), BSR_BOOL);
     return bsr_from_block_mask(ctx, mask, &m, ex);
 }
 /* Room for every block. */
@@ -453,7 +438,7 @@ static bsr_status call_random_pattern(const bsr_context *ctx, const bsr_exec *ex
 static bsr_status call_prune(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_float();
     bsr_matrix m = matrix_of(bt_range(1, 60), bt_range(1, 60), draw_block(), draw_block(), dtype, draw_batch(), 1);
-    const bsr_dense x = dense(m.rows, m.cols, dtype, no_batch(), 0);
+    const bsr_dense x = dense(m.rows, m.cols, dtype, NO_BATCH, 0);
     make_full(&m);
     return bsr_prune(ctx, bsr_operand_dense(&x), (double)bt_below(11) / 10, (int)bt_below(3), &m, ex);
 }
@@ -491,7 +476,7 @@ static bsr_status call_layout_mask(const bsr_context *ctx, const bsr_exec *ex) {
 }
 static bsr_status call_build_scatter_indices(const bsr_context *ctx, const bsr_exec *ex) {
     const int64_t b = draw_block(), room = 1 << 24;
-    const bsr_matrix a = matrix_of(bt_range(1, 100), bt_range(1, 100), b, b, BSR_F16, no_batch(), 0);
+    const bsr_matrix a = matrix_of(bt_range(1, 100), bt_range(1, 100), b, b, BSR_F16, NO_BATCH, 0);
     const int format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
     const int64_t split = PICK(1, 2, 4);
     bsr_scatter_indices x = lists(format, split, room, room, room);
@@ -648,6 +633,7 @@ static int make_with_workspace(const operation *o, const bsr_context *ctx, uint6
     if (status != BSR_OK) return status;
     if (si.launches != calls && o->op != BSR_OP_TRANSPOSED_INDEX && o->op != BSR_OP_SCHEDULE) WRONG("a query launches");
     if (watch.wrong[0]) return BSR_OK;
+    if (plan.workspace_bytes > (uint64_t)arena.size / 2 - 64) return TOO_LARGE; /* the last word is a checked call's */
     exec->workspace = (void *)(((uintptr_t)arena.base + (uintptr_t)arena.size / 2) / 64 * 64);
     exec->workspace_bytes = plan.workspace_bytes;
     status = make(o, ctx, seed, is_huge, exec);
@@ -1060,7 +1046,8 @@ TEST(checked_indices) {
     } least[] = {{BSR_OP_DENSE_ADDMM, 1}, {BSR_OP_MATMUL, 1}, {BSR_OP_MATMUL_BACKWARD, 1}, {BSR_OP_SAMPLED_ADDMM, 1},
                  {BSR_OP_SOFTMAX, 1}, {BSR_OP_SOFTMAX_BACKWARD, 1}, {BSR_OP_ATTENTION, 1}, {BSR_OP_VALIDATE, 1},
                  {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
-                 {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}};
+                 {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
+                 {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}};
     bsr_error error;
     bsr_context *ctx = create_on_hopper(&error);
     size_t i, k;
@@ -1235,8 +1222,9 @@ TEST(plans_say_why) {
     static const struct {
         int block, block_cols, columns, dtype, shift, why;
     } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {16, 32, 48, BSR_BF16, 0, BSR_WHY_BLOCK}, /* few columns: 64 only where they are contiguous */
-                 {64, 64, 3072, BSR_F64, 0, BSR_WHY_DTYPE},
+                 {16, 8, 48, BSR_BF16, 0, BSR_WHY_BLOCK},
+                 {24, 64, 3072, BSR_F64, 0, BSR_WHY_BLOCK},
+                 {8, 16, 768, BSR_F32, 0, BSR_WHY_BLOCK},
                  {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
@@ -1275,6 +1263,29 @@ static void on_stage(const si_launch *l) {
                              : strstr(l->kernel->name, "wgmma") || strstr(l->kernel->name, "narrow_tma") ? "wgmma " : "other ";
     if (strcmp(what, "index ") || !strstr(stage_names, what)) strcat(stage_names, what);
 }
+TEST(row_views) { /* not on CUDA yet: refused before anything is launched */
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    bsr_exec ex = BSR_ZERO;
+    bsr_matrix m, v;
+    bsr_dense b, c;
+    uint64_t bytes = 0;
+    char *p[5];
+    int j;
+    bt_case("refused");
+    arena.used = 0, ex.error = &e, stage_names[0] = 0, si.on_launch = on_stage;
+    for (j = 0; j < 5; j++) p[j] = aligned(1 << 20, BSR_I8);
+    m = bsr_matrix_make(256, 256, 64, 64, 4, p[0], p[1], BSR_I32, p[2], BSR_BF16), v = bsr_matrix_rows(m, 1, 3);
+    b = bsr_dense_row_major(p[3], BSR_BF16, 256, 64), c = bsr_dense_row_major(p[4], BSR_BF16, 128, 64);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &v, &b, &c, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_softmax(ctx, 1, &v, NULL, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_attention(ctx, 0, &c, &b, &b, &v, NULL, &c, NULL, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_transposed_index_size(ctx, &v, &bytes, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_validate(ctx, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &m, &b, &c, &ex), BSR_BAD_SHAPE), CHECK(!stage_names[0]);
+    si.on_launch = on_launch;
+    bsr_destroy(ctx);
+}
 TEST(stages) {
     enum { DENSE = 1 << 3, OUT = 1 << 4, ITEMS = 1 << 6, INDEX = 1 << 7 };
     static const struct {
@@ -1284,7 +1295,7 @@ TEST(stages) {
     } cases[] = {
         {BSR_BF16, 4096, 0, 0, 0, 0, 1, 0, 0, 0, 0, "wgmma "},
         {BSR_BF16, 4095, 0, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
-        {BSR_F16, 4095, 0, 0, 0, 0, 1, 0, 1, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_F16, 4095, 0, 0, 0, 0, 1, 0, 1, 0, DENSE, "copy wgmma "}, /* an input of its own would be copied, too */
         {BSR_BF16, 4095, 0, 0, 0, 1, 1, 0, 0, 0, 0, "wgmma "},
         {BSR_BF16, 4096, 1, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
         {BSR_BF16, 4096, 3, 0, 0, 1, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
@@ -1515,10 +1526,68 @@ TEST(schedules_decide) {
 }
 
 /* Tuned rows: taken where they can run, passed over where they can't; a GPU that no table knows is warned of once. */
-static int warned;
+static int warned, warned_slow, warned_transpose;
 static void on_log(int level, int item, const char *message, void *user) {
     (void)user;
-    if (level == BSR_LOG_WARN && item == BSR_ITEM_TUNE_DEFAULTS && message[0]) warned++;
+    if (level != BSR_LOG_WARN || !message[0]) return;
+    warned += item == BSR_ITEM_TUNE_DEFAULTS;
+    warned_slow += item == BSR_ITEM_SLOW_PATH && strstr(message, "simt") != NULL;
+    warned_transpose += item == BSR_ITEM_SLOW_TRANSPOSE;
+}
+/* What is ten times slower than its neighbour is told, once per key; what is not stays quiet. */
+TEST(slow_paths) {
+    enum { VALUES = 1, DENSE = 2, TURNED = 4, INDEX = 8, QUIET = 16, ROOM = 32, SCATTER = 64, TF32 = 128 };
+    static const struct {
+        int dtype;
+        int64_t block, n;
+        int how, slow, transpose;
+    } cases[] = {
+        {BSR_BF16, 64, 512, 0, 0, 0},           {BSR_BF16, 64, 512, VALUES, 1, 0},       {BSR_F16, 64, 512, DENSE, 1, 0},
+        {BSR_F16, 64, 512, DENSE | ROOM, 0, 0}, {BSR_BF16, 33, 512, 0, 1, 0},            {BSR_I8, 64, 512, VALUES, 1, 0},
+        {BSR_BF16, 8, 512, 0, 1, 0},            {BSR_BF16, 8, 1, 0, 0, 0},               {BSR_F64, 3, 1, 0, 0, 0},
+        {BSR_F64, 3, 512, 0, 0, 0},             {BSR_F64, 64, 512, VALUES, 1, 0},        {BSR_F64, 65, 512, 0, 1, 0},
+        {BSR_F32, 64, 512, VALUES, 0, 0},       {BSR_F32, 64, 512, VALUES | TF32, 1, 0}, {BSR_BF16, 64, 512, TURNED, 0, 1},
+        {BSR_F64, 3, 1, TURNED, 0, 1},          {BSR_BF16, 64, 512, TURNED | ROOM, 0, 0},
+        {BSR_BF16, 64, 512, VALUES | QUIET, 0, 0},
+        {BSR_BF16, 64, 512, SCATTER, 1, 0},
+    };
+    size_t i;
+    int j;
+    use_devices(hopper, NULL);
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int how = cases[i].how, dt = cases[i].dtype;
+        const int64_t block = cases[i].block, m = block * 16, size = (int64_t)bsr_dtype_size(dt), n = cases[i].n;
+        bsr_context_desc d = BSR_ZERO;
+        bsr_context *ctx;
+        bsr_error e;
+        bsr_exec ex = BSR_ZERO;
+        bsr_plan plan = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, c;
+        char *p[5];
+        bt_case("case %d", (int)i);
+        d.backend = BSR_BACKEND_CUDA, d.logger.func = on_log, si_restart(), arena.used = 0;
+        watch.device = hopper, watch.exec = &ex;
+        CHECK_INT(bsr_create(&d, &ctx, &e), BSR_OK);
+        for (j = 0; j < 5; j++) p[j] = aligned(INT64_C(1) << 24, BSR_I8);
+        a = bsr_matrix_make(m, m, block, block, 128, p[0], p[1], BSR_I32, p[2] + (how & VALUES ? size : 0), dt);
+        b = bsr_dense_row_major(p[3] + (how & DENSE ? size : 0), dt, m, n), c = b, c.data = p[4];
+        if (dt == BSR_I8) b = bsr_dense_col_major(p[3], dt, m, n), c.dtype = BSR_I32;
+        ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE | (how & QUIET ? BSR_EXEC_NO_LOG : 0u) | (how & TF32 ? BSR_EXEC_TF32 : 0u);
+        warned_slow = warned_transpose = 0;
+        for (j = 0; j < 3; j++) {
+            const uint32_t trans = how & TURNED ? BSR_TRANS_A : 0u;
+            bsr_scatter_indices x = lists(BSR_SCATTER_STRIDED, 1, 16, 17, 128);
+            ex.query = &plan, ex.workspace = NULL, ex.workspace_bytes = 0; /* a query is quiet */
+            if (how & ROOM) CHECK_INT(bsr_dense_mm(ctx, trans, &a, &b, &c, &ex), BSR_OK);
+            ex.query = NULL, ex.workspace_bytes = how & ROOM ? plan.workspace_bytes : 0;
+            if (how & ROOM) ex.workspace = arena.base + arena.size / 2;
+            CHECK_INT(how & SCATTER ? bsr_dense_scatter_mm(ctx, &a, &b, &x, &c, &ex) : bsr_dense_mm(ctx, trans, &a, &b, &c, &ex),
+                      BSR_OK);
+        }
+        CHECK_INT(warned_slow, cases[i].slow), CHECK_INT(warned_transpose, cases[i].transpose);
+        bsr_destroy(ctx);
+    }
 }
 TEST(tuned_rows) {
     bsr_tune_gpu gpus[2], gpu;
@@ -1561,7 +1630,7 @@ TEST(tuned_rows) {
     CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_VALUES);
     a.values = p[2], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);
-    ex.query = NULL, ex.key = NULL, warned = 0;
+    ex.query = NULL, ex.key = NULL, warned = warned_slow = warned_transpose = 0;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
     gpus[0].arch = 80;
@@ -1569,10 +1638,10 @@ TEST(tuned_rows) {
     CHECK_INT(warned, 1 - ours);
     a.values = (char *)p[2] + 2; /* half types on the plainest tier */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 2 - ours);
+    CHECK_INT(warned, 1 - ours), CHECK_INT(warned_slow, 1);
     a.values = p[2]; /* and A^T without its index */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, BSR_TRANS_A, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 3 - ours);
+    CHECK_INT(warned, 1 - ours), CHECK_INT(warned_slow, 1), CHECK_INT(warned_transpose, 1);
     bsr_destroy(ctx);
 }
 
@@ -1591,6 +1660,8 @@ static const bt_test tests[] = {
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
+    {"row_views", row_views},
+    {"slow_paths", slow_paths},
     {"stages", stages},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
