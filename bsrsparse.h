@@ -4034,12 +4034,12 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_M_v2f __m256i
 #define BSRI_M_v2d __m256i
 #define BSRI_M_v2i __m256i
-#define BSRI_LOAD_v2f(p) _mm256_loadu_ps(p)
-#define BSRI_LOAD_v2d(p) _mm256_loadu_pd(p)
-#define BSRI_LOAD_v2i(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
-#define BSRI_STORE_v2f(p, v) _mm256_storeu_ps(p, v)
-#define BSRI_STORE_v2d(p, v) _mm256_storeu_pd(p, v)
-#define BSRI_STORE_v2i(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define BSRI_LOAD_v2f(p) (*(const __m256_u *)(const void *)(p))
+#define BSRI_LOAD_v2d(p) (*(const __m256d_u *)(const void *)(p))
+#define BSRI_LOAD_v2i(p) (*(const __m256i_u *)(const void *)(p))
+#define BSRI_STORE_v2f(p, v) (void)(*(__m256_u *)(void *)(p) = (v))
+#define BSRI_STORE_v2d(p, v) (void)(*(__m256d_u *)(void *)(p) = (v))
+#define BSRI_STORE_v2i(p, v) (void)(*(__m256i_u *)(void *)(p) = (v))
 #define BSRI_MASK_v2f(n) _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define BSRI_MASK_v2d(n) _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))
 #define BSRI_MASK_v2i(n) BSRI_MASK_v2f(n)
@@ -4070,12 +4070,12 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_M_v5f __mmask16
 #define BSRI_M_v5d __mmask8
 #define BSRI_M_v5i __mmask16
-#define BSRI_LOAD_v5f(p) _mm512_loadu_ps(p)
-#define BSRI_LOAD_v5d(p) _mm512_loadu_pd(p)
-#define BSRI_LOAD_v5i(p) _mm512_loadu_si512(p)
-#define BSRI_STORE_v5f(p, v) _mm512_storeu_ps(p, v)
-#define BSRI_STORE_v5d(p, v) _mm512_storeu_pd(p, v)
-#define BSRI_STORE_v5i(p, v) _mm512_storeu_si512(p, v)
+#define BSRI_LOAD_v5f(p) (*(const __m512_u *)(const void *)(p))
+#define BSRI_LOAD_v5d(p) (*(const __m512d_u *)(const void *)(p))
+#define BSRI_LOAD_v5i(p) (*(const __m512i_u *)(const void *)(p))
+#define BSRI_STORE_v5f(p, v) (void)(*(__m512_u *)(void *)(p) = (v))
+#define BSRI_STORE_v5d(p, v) (void)(*(__m512d_u *)(void *)(p) = (v))
+#define BSRI_STORE_v5i(p, v) (void)(*(__m512i_u *)(void *)(p) = (v))
 #define BSRI_MASK_v5f(n) ((__mmask16)((1u << (n)) - 1u))
 #define BSRI_MASK_v5d(n) ((__mmask8)((1u << (n)) - 1u))
 #define BSRI_MASK_v5i(n) BSRI_MASK_v5f(n)
@@ -4104,10 +4104,10 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_W_v3d __m256d
 #define BSRI_M_v3f __mmask8
 #define BSRI_M_v3d __mmask8
-#define BSRI_LOAD_v3f(p) _mm256_loadu_ps(p)
-#define BSRI_LOAD_v3d(p) _mm256_loadu_pd(p)
-#define BSRI_STORE_v3f(p, v) _mm256_storeu_ps(p, v)
-#define BSRI_STORE_v3d(p, v) _mm256_storeu_pd(p, v)
+#define BSRI_LOAD_v3f(p) (*(const __m256_u *)(const void *)(p))
+#define BSRI_LOAD_v3d(p) (*(const __m256d_u *)(const void *)(p))
+#define BSRI_STORE_v3f(p, v) (void)(*(__m256_u *)(void *)(p) = (v))
+#define BSRI_STORE_v3d(p, v) (void)(*(__m256d_u *)(void *)(p) = (v))
 #define BSRI_MASK_v3f(n) ((__mmask8)((1u << (n)) - 1u))
 #define BSRI_MASK_v3d(n) BSRI_MASK_v3f(n)
 #define BSRI_LOADM_v3f(dst, p, m) dst = _mm256_maskz_loadu_ps(m, p)
@@ -4148,15 +4148,15 @@ static int bsri_isa_detect(void) {
         else if ((isa) == BSR_ISA_AVX2) NAME##2##type args; \
         else NAME##0##type args;                         \
     } while (0)
-#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, 2) \
-    X(v5f, v5, 8) X(v5d, v5, 8) X(v5i, v5, 8)
+#define BSRI_SETS(X) X(v0f, v0, 1) X(v0d, v0, 1) X(v0i, v0, I1) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, I2) \
+    X(v5f, v5, 8) X(v5d, v5, 8) X(v5i, v5, I4)
 #else
 #define BSRI_PICK(isa, type, NAME, args) \
     do {                                 \
         (void)(isa);                     \
         NAME##0##type args;              \
     } while (0)
-#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2)
+#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, I2)
 #endif
 
 static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -4670,7 +4670,7 @@ typedef struct bsri_walk {
 #define BSRI_B_8(S)                                                                                   \
     BSRI_B_PLAIN(S, 0) BSRI_B_PLAIN(S, 1) BSRI_B_PLAIN(S, 2) BSRI_B_PLAIN(S, 3) BSRI_B_PLAIN(S, 4) \
     BSRI_B_PLAIN(S, 5) BSRI_B_PLAIN(S, 6) BSRI_B_LAST(S, 7)
-#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(w->add ? c + m * ldc + j * BSRI_L_##S : zeros);
+#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(from + m * next + j * lanes);
 #define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m)
 #define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + m * ldc + j * BSRI_L_##S, c##m##_##j);
 #define BSRI_K_STORES(S, m, NV) BSRI_COLS_##NV(BSRI_K_STORE, S, m)
@@ -4682,8 +4682,9 @@ typedef struct bsri_walk {
     }
 #define BSRI_DEFINE_KERNEL(S, ISA, MR, NV)                                                                   \
     BSRI_A_##ISA static void bsri_kernel_##S##_##MR##x##NV(const bsri_walk *w, int64_t a_at, int64_t b_at, BSRI_T_##S *c) { \
-        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                              \
+        const BSRI_T_##S *from = w->add ? c : (const BSRI_T_##S *)(const void *)bsri_zeros;                  \
         const int64_t am = w->am, ak = w->ak, ldb = w->ldb, ldc = w->ldc, count = w->count, kc = w->kc;      \
+        const int64_t next = w->add ? ldc : 0, lanes = w->add ? BSRI_L_##S : 0;                              \
         const BSRI_M_##S mask = BSRI_MASK_##S(w->tail);                                                      \
         int64_t i, k;                                                                                        \
         BSRI_ROWS_##MR(BSRI_K_SUMS, S, NV)                                                                   \
@@ -4702,27 +4703,36 @@ typedef struct bsri_walk {
         BSRI_ROWS_##MR(BSRI_K_STORES, S, NV)                                                                 \
         (void)am;                                                                                            \
     }
-#define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
-    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
-    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
-    BSRI_A_##ISA static void bsri_rows_##S##_##NV(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) { \
-        const int64_t groups = (rows + 5) / 6;                                                                   \
+#define BSRI_K_CASE(S, MR, NV) case MR: bsri_kernel_##S##_##MR##x##NV(w, a_at, b_at, c + m * w->ldc); break;
+/* Rows in groups of at most MOST, as even as can be. */
+#define BSRI_ROW_GROUPS(S, ISA, NV, MOST, CASES)                                                                 \
+    BSRI_A_##ISA static void bsri_rows_##S##_##NV(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {     \
+        const int64_t groups = (rows + MOST - 1) / MOST;                                                         \
         int64_t g, m = 0, mr;                                                                                    \
         for (g = 0; g < groups; g++, m += mr) {                                                                  \
             const int64_t a_at = w->a_at + m * w->am;                                                            \
-            w->line = (g & 3) * BSRI_L_##S; \
+            w->line = (g & 3) * BSRI_L_##S;                                                                      \
             mr = (rows - m) / (groups - g);                                                                      \
-            switch (mr) {                                                                                        \
-                case 1: bsri_kernel_##S##_1x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 2: bsri_kernel_##S##_2x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 3: bsri_kernel_##S##_3x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 4: bsri_kernel_##S##_4x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 5: bsri_kernel_##S##_5x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                default: bsri_kernel_##S##_6x##NV(w, a_at, b_at, c + m * w->ldc); break;                         \
-            }                                                                                                    \
+            switch (mr) { CASES }                                                                                \
         }                                                                                                        \
     }
-#define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 1) BSRI_KERNELS_OF(S, ISA, 2)
+#define BSRI_K_CASES_5(S, NV) \
+    BSRI_K_CASE(S, 1, NV) BSRI_K_CASE(S, 2, NV) BSRI_K_CASE(S, 3, NV) BSRI_K_CASE(S, 4, NV) BSRI_K_CASE(S, 5, NV)
+#define BSRI_K_CASES_6(S, NV) BSRI_K_CASES_5(S, NV) BSRI_K_CASE(S, 6, NV)
+/* Integers take longer to multiply than to load, so groups of five rows do. */
+#define BSRI_KERNELS_LOW(S, ISA, NV)                                                                             \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
+    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV)                                          \
+    BSRI_ROW_GROUPS(S, ISA, NV, 5, BSRI_K_CASES_5(S, NV))
+#define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
+    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
+    BSRI_ROW_GROUPS(S, ISA, NV, 6, BSRI_K_CASES_6(S, NV))
+#define BSRI_KERNEL_WIDTHS_I1(S, ISA) BSRI_KERNELS_LOW(S, ISA, 1)
+#define BSRI_KERNEL_WIDTHS_I2(S, ISA) BSRI_KERNEL_WIDTHS_I1(S, ISA) BSRI_KERNELS_LOW(S, ISA, 2)
+#define BSRI_KERNEL_WIDTHS_I4(S, ISA) BSRI_KERNEL_WIDTHS_I2(S, ISA) BSRI_KERNELS_LOW(S, ISA, 4)
+#define BSRI_KERNEL_WIDTHS_1(S, ISA) BSRI_KERNELS_OF(S, ISA, 1)
+#define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNEL_WIDTHS_1(S, ISA) BSRI_KERNELS_OF(S, ISA, 2)
 #define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
 #define BSRI_KERNEL_WIDTHS_8(S, ISA) BSRI_KERNEL_WIDTHS_4(S, ISA)                                              \
     BSRI_DEFINE_KERNEL(S, ISA, 1, 8) BSRI_DEFINE_KERNEL(S, ISA, 2, 8) BSRI_DEFINE_KERNEL(S, ISA, 3, 8)           \
@@ -4732,10 +4742,19 @@ typedef struct bsri_walk {
         else if (rows == 2) bsri_kernel_##S##_2x8(w, w->a_at, b_at, c);                                          \
         else bsri_kernel_##S##_3x8(w, w->a_at, b_at, c);                                                         \
     }
-#define BSRI_WIDE_2(S, w, rows, cols, at, c)
-#define BSRI_WIDE_8(S, w, rows, cols, at, c)                                                    \
-    if (wide == 8) bsri_rows_##S##_8(w, rows, at, c);                                           \
-    if (wide == 4) bsri_rows_##S##_4(w, rows, at, c);
+#define BSRI_WIDE_1(S, w, rows, at, c)
+#define BSRI_WIDE_2(S, w, rows, at, c) \
+    if (wide == 2) bsri_rows_##S##_2(w, rows, at, c);
+#define BSRI_WIDE_4(S, w, rows, at, c)                \
+    if (wide == 4) bsri_rows_##S##_4(w, rows, at, c); \
+    BSRI_WIDE_2(S, w, rows, at, c)
+#define BSRI_WIDE_8(S, w, rows, at, c)                \
+    if (wide == 8) bsri_rows_##S##_8(w, rows, at, c); \
+    BSRI_WIDE_4(S, w, rows, at, c)
+#define BSRI_WIDE_I1 BSRI_WIDE_1
+#define BSRI_WIDE_I2 BSRI_WIDE_2
+#define BSRI_WIDE_I4 BSRI_WIDE_4
+enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
 /* Walks the list for a tile of rows x cols sums. */
 #define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
     BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
@@ -4744,12 +4763,11 @@ typedef struct bsri_walk {
         int64_t j = 0, width;                                                                                 \
         for (; j < cols; j += width) {                                                                        \
             const int64_t left = cols - j;                                                                    \
-            const int64_t most = NV == 8 && (rows > 3 || left <= 7 * BSRI_L_##S) ? 4 : NV;                      \
-            const int64_t wide = left > (most - 1) * BSRI_L_##S ? most : left > BSRI_L_##S ? 2 : 1;             \
+            const int nv = BSRI_NV_##NV, most = nv == 8 && (rows > 3 || left <= 7 * BSRI_L_##S) ? 4 : nv;     \
+            const int wide = nv == 1 ? 1 : left > (most - 1) * BSRI_L_##S ? most : left > BSRI_L_##S ? 2 : 1; \
             width = wide * BSRI_L_##S;                                                                        \
             w->tail = (int)(left < width ? left - width + BSRI_L_##S : BSRI_L_##S);                           \
-            BSRI_WIDE_##NV(S, w, rows, cols, w->b_at + j, c + j)                                              \
-            if (wide == 2) bsri_rows_##S##_2(w, rows, w->b_at + j, c + j);                                    \
+            BSRI_WIDE_##NV(S, w, rows, w->b_at + j, c + j)                                                    \
             if (wide == 1) bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                    \
         }                                                                                                     \
     }
@@ -4896,70 +4914,80 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
 
-/* Dots: MR rows of sums, one vector each, two entries at a time; its lanes are added up at the end. */
-#define BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 0)
-#define BSRI_MANY_2(X, Q, S, s) BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 1)
-#define BSRI_MANY_3(X, Q, S, s) BSRI_MANY_2(X, Q, S, s) X(Q, S, s, 2)
-#define BSRI_MANY_4(X, Q, S, s) BSRI_MANY_3(X, Q, S, s) X(Q, S, s, 3)
-#define BSRI_MANY_6(X, Q, S, s) BSRI_MANY_4(X, Q, S, s) X(Q, S, s, 4) X(Q, S, s, 5)
-#define BSRI_MANY_8(X, Q, S, s) BSRI_MANY_6(X, Q, S, s) X(Q, S, s, 6) X(Q, S, s, 7)
-#define BSRI_D_ZERO(Q, S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
-#define BSRI_D_FMA(Q, S, s, m) s##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(a##s + m * am + k), x##s, s##m);
-#define BSRI_D_PART(Q, S, s, m)                                     \
+/* Dots of blocks whose rows fill no more than a vector: MR rows of sums, one vector each, two entries at a time; lanes are added
+   up at the end. */
+#define BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 0)
+#define BSRI_MANY_2(X, S, ISA, s) BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 1)
+#define BSRI_MANY_3(X, S, ISA, s) BSRI_MANY_2(X, S, ISA, s) X(S, ISA, s, 2)
+#define BSRI_MANY_4(X, S, ISA, s) BSRI_MANY_3(X, S, ISA, s) X(S, ISA, s, 3)
+#define BSRI_MANY_6(X, S, ISA, s) BSRI_MANY_4(X, S, ISA, s) X(S, ISA, s, 4) X(S, ISA, s, 5)
+/* The lanes of a mask; full: that is all of them. AVX2's masked loads that cross lines of the cache take long. */
+#define BSRI_SOME_v2(S, dst, p, m, full)            \
+    if (full) dst = BSRI_LOAD_##S(p);               \
+    else BSRI_LOADM_##S(dst, p, m)
+#define BSRI_SOME_v3(S, dst, p, m, full) BSRI_LOADM_##S(dst, p, m)
+#define BSRI_SOME_v5 BSRI_SOME_v3
+#define BSRI_D_ZERO(S, ISA, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
+#define BSRI_D_FMA(S, ISA, s, m)                                    \
     {                                                               \
         BSRI_V_##S v;                                               \
-        BSRI_INM_##Q##_##S(v, a##s + m * am + k, mask, tail);       \
+        BSRI_SOME_##ISA(S, v, a##s + m * am, mask##s, full##s);     \
         s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
     }
-#define BSRI_D_ADD(Q, S, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
-#define BSRI_D_WHOLE(Q, S, s, MR)                          \
-    {                                                      \
-        const BSRI_V_##S x##s = BSRI_IN_##Q##_##S(b##s + k); \
-        BSRI_MANY_##MR(BSRI_D_FMA, Q, S, s)                \
+#define BSRI_D_ADD(S, ISA, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
+#define BSRI_D_ENTRY(S, ISA, s, MR, p, m, all)                                        \
+    const BSRI_T_##S *a##s = (const BSRI_T_##S *)pa + BSRI_F_A(p);                    \
+    const BSRI_M_##S mask##s = m;                                                     \
+    const int full##s = all;                                                          \
+    BSRI_V_##S x##s;                                                                  \
+    BSRI_SOME_##ISA(S, x##s, (const BSRI_T_##S *)pb + BSRI_F_B(p), mask##s, full##s); \
+    BSRI_MANY_##MR(BSRI_D_FMA, S, ISA, s)                                             \
+    (void)full##s;
+#define BSRI_DEFINE_DOTS(S, ISA, MR)                                                                            \
+    BSRI_A_##ISA static void bsri_dots_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t, \
+                                                  int64_t end, BSRI_T_##S *c) {                                 \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                 \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S((int)f->inner), none = BSRI_MASK_##S(0);                          \
+        const int64_t am = f->am;                                                                               \
+        const int whole = f->inner == BSRI_L_##S;                                                               \
+        int64_t i;                                                                                              \
+        BSRI_F_START                                                                                            \
+        for (; t < end; t++, c += MR) {                                                                         \
+            const int64_t n = line[t + 1];                                                                      \
+            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, d)                                                              \
+            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, e)                                                              \
+            for (i = line[t]; i < n; i += 2) {                                                                  \
+                const int64_t j = i + 1 < n ? i + 1 : i;                                                        \
+                BSRI_D_ENTRY(S, ISA, d, MR, i, mask, whole)                                                     \
+                BSRI_D_ENTRY(S, ISA, e, MR, j, j > i ? mask : none, whole && j > i)                             \
+            }                                                                                                   \
+            BSRI_MANY_##MR(BSRI_D_ADD, S, ISA, d)                                                               \
+        }                                                                                                       \
     }
-#define BSRI_D_TAIL(Q, S, s, MR)                         \
-    {                                                    \
-        BSRI_V_##S x##s;                                 \
-        BSRI_INM_##Q##_##S(x##s, b##s + k, mask, tail);  \
-        BSRI_MANY_##MR(BSRI_D_PART, Q, S, s)             \
-    }
-#define BSRI_DEFINE_DOTS(Q, S, ISA, MR)                                                                                   \
-    BSRI_A_##ISA static void bsri_dots_##Q##_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t,     \
-                                                        int64_t end, BSRI_T_##S *c) {                                     \
-        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa, *b = (const BSRI_E_##Q##_##S *)pb;                      \
-        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
-        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
-        const int64_t am = f->am, whole = f->inner - f->tail;                                                             \
-        const int tail = (int)f->tail;                                                                                    \
-        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
-        int64_t k;                                                                                                        \
-        BSRI_F_START                                                                                                      \
-        for (; t < end; t++, c += MR) {                                                                                   \
-            int64_t i = line[t];                                                                                          \
-            const int64_t n = line[t + 1];                                                                                \
-            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, d)                                                                          \
-            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, e)                                                                          \
-            for (; i + 1 < n && !list; i += 2) { /* where small blocks spend their time */                                \
-                const BSRI_E_##Q##_##S *ad = a + i * block, *bd = b + col[i] * step;                                      \
-                const BSRI_E_##Q##_##S *ae = ad + block, *be = b + col[i + 1] * step;                                     \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, e, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, e, MR)                                                                        \
-            }                                                                                                             \
-            for (; i < n; i++) {                                                                                          \
-                const BSRI_E_##Q##_##S *ad = a + BSRI_F_A(i), *bd = b + BSRI_F_B(i);                                      \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
-            }                                                                                                             \
-            BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
-        }                                                                                                                 \
+/* Rows of any length: from a and b, one vector or the part of one that is left. */
+#define BSRI_R_ROW(Q, S, m) d##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(ad + m * am + k), x, d##m);
+#define BSRI_R_PART(Q, S, m)                            \
+    BSRI_INM_##Q##_##S(v, ad + m * am + k, mask, tail); \
+    d##m = BSRI_FMA_##S(v, x, d##m);
+#define BSRI_R_1(X, Q, S) X(Q, S, 0)
+#define BSRI_R_4(X, Q, S) X(Q, S, 0) X(Q, S, 1) X(Q, S, 2) X(Q, S, 3)
+#define BSRI_R_REST(Q, S, MR)                               \
+    for (; k < whole; k += BSRI_L_##S) {                    \
+        const BSRI_V_##S x = BSRI_IN_##Q##_##S(bd + k);     \
+        BSRI_R_##MR(BSRI_R_ROW, Q, S)                       \
+    }                                                       \
+    if (tail) {                                             \
+        BSRI_V_##S x, v;                                    \
+        BSRI_INM_##Q##_##S(x, bd + k, mask, tail);          \
+        BSRI_R_##MR(BSRI_R_PART, Q, S)                      \
     }
 /* One long row at a time: where four were read together, processors did not see what comes next. */
 #define BSRI_LONG 8 /* vectors of a row */
 #define BSRI_T_LONG(Q, S)                                                                                           \
     {                                                                                                               \
-        BSRI_V_##S d0 = sums[r], d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                       \
+        BSRI_V_##S d0 = sums[r];                                                                                    \
+        BSRI_V_##S d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                                     \
         for (k = 0; k + 3 * BSRI_L_##S < whole; k += 4 * BSRI_L_##S) {                                              \
             const BSRI_E_##Q##_##S *p = ad + k, *x = bd + k;                                                        \
             d0 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d0);                                      \
@@ -4967,8 +4995,7 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
             p += BSRI_L_##S, x += BSRI_L_##S, d2 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d2);    \
             p += BSRI_L_##S, x += BSRI_L_##S, d3 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d3);    \
         }                                                                                                           \
-        for (; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                                 \
-        if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                           \
+        BSRI_R_REST(Q, S, 1)                                                                                        \
         d0 = BSRI_FMA_##S(one, d1, d0), d2 = BSRI_FMA_##S(one, d3, d2), sums[r] = BSRI_FMA_##S(one, d2, d0);        \
     }
 /* Many rows: entry by entry, four rows at a time, so that a's values are read in the order in which they stand; the sums wait in
@@ -4992,57 +5019,54 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
                 for (r = 0; r < rows && whole >= BSRI_LONG * BSRI_L_##S; r++, ad += am) BSRI_T_LONG(Q, S)                 \
                 for (; r + 3 < rows; r += 4, ad += 4 * am) {                                                              \
                     BSRI_V_##S d0 = sums[r], d1 = sums[r + 1], d2 = sums[r + 2], d3 = sums[r + 3];                        \
-                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 4)                                      \
-                    if (tail) BSRI_D_TAIL(Q, S, d, 4)                                                                     \
+                    k = 0;                                                                                                \
+                    BSRI_R_REST(Q, S, 4)                                                                                  \
                     sums[r] = d0, sums[r + 1] = d1, sums[r + 2] = d2, sums[r + 3] = d3;                                   \
                 }                                                                                                         \
                 for (; r < rows; r++, ad += am) {                                                                         \
                     BSRI_V_##S d0 = sums[r];                                                                              \
-                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                      \
-                    if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                     \
+                    k = 0;                                                                                                \
+                    BSRI_R_REST(Q, S, 1)                                                                                  \
                     sums[r] = d0;                                                                                         \
                 }                                                                                                         \
             }                                                                                                             \
             for (r = 0; r < rows; r++) c[r] += bsri_sum_##S(sums[r]);                                                     \
         }                                                                                                                 \
     }
-/* Small blocks of the types that sums are formed in have kernels of their own. */
-#define BSRI_DEFINE_SMALL_DOTS(Q, S, ISA)                                                                                  \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                           \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 4)                                                                                         \
-    static int bsri_dots_##Q##_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *pc) {    \
-        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                  \
-        if (f->at || f->rows > 4) return 0;                                                                                \
-        if (f->rows == 1) bsri_dots_##Q##_##S##_1(f, a, b, t, end, c);                                                     \
-        else if (f->rows == 2) bsri_dots_##Q##_##S##_2(f, a, b, t, end, c);                                                \
-        else if (f->rows == 3) bsri_dots_##Q##_##S##_3(f, a, b, t, end, c);                                                \
-        else bsri_dots_##Q##_##S##_4(f, a, b, t, end, c);                                                                  \
-        return 1;                                                                                                          \
-    }
 BSRI_SOURCES(BSRI_DEFINE_TALL)
 #if BSRI_X86
-BSRI_DEFINE_SMALL_DOTS(f, v2f, v2)
-BSRI_DEFINE_SMALL_DOTS(d, v2d, v2)
-BSRI_DEFINE_SMALL_DOTS(f, v3f, v3)
-BSRI_DEFINE_SMALL_DOTS(d, v3d, v3)
-BSRI_DEFINE_DOTS(f, v5f, v5, 6)
-BSRI_DEFINE_DOTS(d, v5d, v5, 6)
-/* 1: done by the kernels for small blocks. */
-static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+#define BSRI_DEFINE_SMALL_DOTS(S, ISA)                                                                                     \
+    BSRI_DEFINE_DOTS(S, ISA, 1) BSRI_DEFINE_DOTS(S, ISA, 2) BSRI_DEFINE_DOTS(S, ISA, 3) BSRI_DEFINE_DOTS(S, ISA, 4)        \
+    static void bsri_dots_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, BSRI_T_##S *c) {    \
+        if (f->rows == 1) bsri_dots_##S##_1(f, a, b, t, end, c);                                                           \
+        else if (f->rows == 2) bsri_dots_##S##_2(f, a, b, t, end, c);                                                      \
+        else if (f->rows == 3) bsri_dots_##S##_3(f, a, b, t, end, c);                                                      \
+        else bsri_dots_##S##_4(f, a, b, t, end, c);                                                                        \
+    }
+BSRI_DEFINE_SMALL_DOTS(v2f, v2)
+BSRI_DEFINE_SMALL_DOTS(v2d, v2)
+BSRI_DEFINE_SMALL_DOTS(v3f, v3)
+BSRI_DEFINE_SMALL_DOTS(v3d, v3)
+BSRI_DEFINE_DOTS(v5f, v5, 6)
+BSRI_DEFINE_DOTS(v5d, v5, 6)
+/* Small blocks of the types that sums are formed in have kernels of their own; 1: done by one of them. */
+static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                               void *c) {
     const int wide = isa == BSR_ISA_AVX512, lanes = compute == BSR_F64 ? 4 : 8;
-    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32) return 0;
-    if (wide && f->rows == 6 && !f->at && f->inner > lanes) {
-        if (compute == BSR_F64) bsri_dots_d_v5d_6(f, a, b, t, end, (double *)c);
-        else bsri_dots_f_v5f_6(f, a, b, t, end, (float *)c);
+    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32 || f->at) return 0;
+    if (wide && f->rows == 6 && f->inner > lanes && f->inner <= 2 * lanes) {
+        if (compute == BSR_F64) bsri_dots_v5d_6(f, a, b, t, end, (double *)c);
+        else bsri_dots_v5f_6(f, a, b, t, end, (float *)c);
         return 1;
     }
-    if (wide && f->inner > lanes) return 0;
-    f->tail = f->inner % lanes;
-    if (compute == BSR_F64) return wide ? bsri_dots_d_v3d(f, a, b, t, end, c) : bsri_dots_d_v2d(f, a, b, t, end, c);
-    return wide ? bsri_dots_f_v3f(f, a, b, t, end, c) : bsri_dots_f_v2f(f, a, b, t, end, c);
+    if (f->inner > lanes || f->rows > 4) return 0;
+    if (compute == BSR_F64) (wide ? bsri_dots_v3d : bsri_dots_v2d)(f, a, b, t, end, (double *)c);
+    else (wide ? bsri_dots_v3f : bsri_dots_v2f)(f, a, b, t, end, (float *)c);
+    return 1;
 }
 #else
-static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                               void *c) {
     (void)isa, (void)compute, (void)f, (void)a, (void)b, (void)t, (void)end, (void)c;
     return 0;
 }
@@ -5087,8 +5111,8 @@ static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a,
     }
 BSRI_SETS(BSRI_DEFINE_SUMS)
 #if BSRI_X86
-BSRI_DEFINE_SUMS(v3f, v3, 8)
-BSRI_DEFINE_SUMS(v3d, v3, 8)
+BSRI_DEFINE_SUMS(v3f, v3, 4)
+BSRI_DEFINE_SUMS(v3d, v3, 4)
 #endif
 static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
@@ -5205,7 +5229,6 @@ static int bsri_dots_read(int isa, int compute, int dtype) {
 }
 static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
-    f->tail = f->inner % bsri_lanes(isa, compute);
     if (dtype == compute && bsri_few_small_dots(isa, compute, f, a, b, t, end, c)) return;
     f->tail = f->inner % bsri_lanes(isa, compute);
     if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
