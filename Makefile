@@ -94,6 +94,8 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEAD
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)
+	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
 # The library as Python's tests load it.
 PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
 $(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
@@ -167,7 +169,8 @@ bench: $(B)/plain/bench_cpu
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
 	@$< build/bench_cpu.csv
-	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
+	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv && \
+	    $(MAKE) $(B)/plain/bench_few.so && $(PYTHON) tests/bench_few.py $(B)/plain/bench_few.so; fi
 
 # ---- the library as a shared object ----
 

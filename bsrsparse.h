@@ -24,6 +24,7 @@
      product            sparse x dense -> dense
      sampled            dense x dense -> sparse
      rows               softmax over stored elements
+     maps               functions, combinations, conversions and reductions of stored elements
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
@@ -54,6 +55,8 @@
      softmax            over stored elements, and its backward
      attention-engine   one pass over the stored blocks of each query tile
      attention-calls    checks, plan, public functions
+     maps-engine        functions and combinations of stored elements
+     reduce-engine      sums and maxima of stored elements
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
@@ -239,7 +242,7 @@
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
-     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -386,7 +389,9 @@ typedef enum bsr_dtype {
     X(BSR_OP_TO_CSR, 25, "to_csr")                        \
     X(BSR_OP_TO_COO, 26, "to_coo")                        \
     X(BSR_OP_REBLOCK, 27, "reblock")                      \
-    X(BSR_OP_SUM_MM, 28, "sum_mm")
+    X(BSR_OP_MAP, 28, "map")                              \
+    X(BSR_OP_REDUCE, 29, "reduce")                        \
+    X(BSR_OP_SUM_MM, 30, "sum_mm")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -578,7 +583,13 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_FILE_ORDER, BSR_UNSUPPORTED, "byte <index>: numbers that are little-endian, as this machine's are not")  \
     X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well") \
     X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows") \
-    X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")
+    X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")   \
+    X(BSR_ITEM_MAP_COMBINE, BSR_BAD_ARGUMENT, "unknown combination <value>")                                          \
+    X(BSR_ITEM_MAP_OPERAND, BSR_BAD_ARGUMENT, "an operand without a combination, or a combination without a use for it") \
+    X(BSR_ITEM_MAP_BOUNDS, BSR_BAD_ARGUMENT, "low and high are no interval")                                          \
+    X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
+    X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
+    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -764,7 +775,8 @@ BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stri
    can be built for the view. Rows count from the view's first, also for user functions and dropout; a causal_offset is to be
    larger by first * block_rows. Every operation on the CPU takes views; as an output, sampled products and softmax write their
    blocks alone. Matrices that must have one pattern must have it at the same positions. BSR_UNSUPPORTED (BSR_ITEM_ROW_VIEW) are:
-   a view as what a conversion builds, compressed indices of scatter_mm for one, and the CUDA backend, which can't take them yet.
+   a view as what a conversion builds, compressed indices of scatter_mm for one, bsr_map and bsr_reduce, and the CUDA backend,
+   which can't take them yet.
    No such rows (first < 0, last < first, last past the end): a matrix of -1 rows, which every operation refuses (BAD_SHAPE). */
 BSR_API bsr_matrix bsr_matrix_rows(bsr_matrix m, int64_t first, int64_t last);
 
@@ -1174,6 +1186,111 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
                                         const bsr_matrix *dx, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>maps: functions, combinations, conversions and reductions of stored elements                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Functions of one number, besides those of bsr_activation and the program's own (BSR_EPILOGUE_name). NaN stays NaN. */
+typedef enum bsr_map_function {
+    BSR_MAP_ABS = 100,
+    BSR_MAP_NEG = 101,
+    BSR_MAP_SIGN = 102,       /* -1, 0, 1 */
+    BSR_MAP_SQUARE = 103,
+    BSR_MAP_SQRT = 104,
+    BSR_MAP_RSQRT = 105,      /* 1 / sqrt(x) */
+    BSR_MAP_RECIPROCAL = 106, /* 1 / x */
+    BSR_MAP_EXP = 107,
+    BSR_MAP_LOG = 108,
+    BSR_MAP_TANH = 109,
+    BSR_MAP_SIGMOID = 110,    /* 1 / (1 + exp(-x)) */
+    BSR_MAP_CLAMP = 111,      /* between options' low and high */
+    BSR_MAP_FUNCTION_FORCE_32 = 0x7fffffff
+} bsr_map_function;
+
+typedef enum bsr_map_combine { /* how y joins x, with s = alpha x, t = beta y (beta alone where there is no y) */
+    BSR_COMBINE_NONE = 0,     /* f(s) */
+    BSR_COMBINE_ADD = 1,      /* f(s + t); with BSR_MAP_AFTER f(s) + t; and so below */
+    BSR_COMBINE_SUB = 2,
+    BSR_COMBINE_MUL = 3,
+    BSR_COMBINE_DIV = 4,
+    BSR_COMBINE_MAX = 5,      /* the larger; NaN if either is */
+    BSR_COMBINE_MIN = 6,
+    BSR_COMBINE_GRADIENT = 7, /* f'(s) t: x is what the function had, y the gradient of what it gave. At a corner f' is that of
+                                 the left (relu) or 0 (abs, sign), at the bounds of a clamp 1 */
+    BSR_COMBINE_FORCE_32 = 0x7fffffff
+} bsr_map_combine;
+
+typedef enum bsr_map_flag {
+    BSR_MAP_AFTER = 1 << 0, /* y comes after the function: act(gate) up is BSR_COMBINE_MUL so */
+    BSR_MAP_FLAG_FORCE_32 = 0x7fffffff
+} bsr_map_flag;
+#define BSR_MAP_AFTER BSRI_FLAG(BSR_MAP_AFTER)
+
+typedef struct bsr_map_options { /* all zero, or null: nothing but alpha x, in out's type */
+    int32_t function;      /* bsr_activation, bsr_map_function or BSR_EPILOGUE_name */
+    int32_t combine;       /* bsr_map_combine */
+    uint32_t flags;        /* BSR_MAP_AFTER */
+    int32_t reserved;
+    double low, high;      /* of BSR_MAP_CLAMP: low <= high */
+    double dropout_p;      /* probability of dropping, 0 to 1, at the end: dropped elements are 0, others times 1/(1-p) */
+    uint64_t dropout_seed; /* same seed, same mask, on every backend, and as in bsr_attention: see bsr_map */
+    const void *user_data; /* handed to the program's function */
+} bsr_map_options;
+
+/* out = dropout(f(alpha x joined with beta y)) at the stored elements, in out's type: unary and binary functions, their
+   gradients, conversions, dropout, in one pass. y: a matrix with x's pattern, or a dense operand of (rows or 1) x (cols or 1),
+   read at the stored places (a row, a column, one number: a scalar on the device), or both members null; its batch broadcasts to
+   x's. out has x's pattern and batch. alpha 0 (beta 0): x's (y's) values are never read and count as 0; so with alpha 0 and
+   BSR_COMBINE_ADD out takes a dense matrix at its stored places. out may be x, or y, exactly, where their types are of one size.
+   dtypes: any each. Computes in f32 where all are f16, bf16, f32, i8 or bool, else (f64, i32, i64, or BSR_EXEC_ACCUMULATE_F64) in
+   f64; the program's functions are for f32 alone. One rounding to out's type at the end: floats to nearest even, beyond the
+   largest to inf; integers to nearest even, beyond the largest to that one, NaN to 0; bool is x != 0, NaN counts.
+   i64 beyond 2^53 is rounded as f64 is.
+   Dropout: element (row, col) of item b is dropped where word col mod 4 of Philox4x32-10, key dropout_seed, counter (col/4, row,
+   0, b), modulo 2^32 each, is below p 2^32.
+   Error before that rounding: each of s, t, their combination and 1/(1-p) rounds once, u relative; f and f' of what they are
+   given: 4 u (1 + |x|) max(|f|, 1) for the activations and tanh, sigmoid, 4 u |f| for the others (u = 2^-24 or 2^-53); on CUDA
+   f32 results below 2^-126 may be 0.
+   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   Errors: BAD_SHAPE, BAD_STRUCTURE (y's or out's pattern is not x's; contents on the CPU), BAD_ARGUMENT (unknown function,
+   combination or flag, low and high no interval, dropout_p outside [0, 1], y without a combination or with both members),
+   UNSUPPORTED (a program's function in f64, or its gradient). */
+BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *options, double alpha, const bsr_matrix *x, double beta,
+                           bsr_operand y, const bsr_matrix *out, const bsr_exec *exec);
+
+typedef enum bsr_reduce_kind { /* of the stored elements of a line, and of none */
+    BSR_REDUCE_SUM = 1,        /* 0 */
+    BSR_REDUCE_SUM_ABS = 2,    /* the 1-norm; 0 */
+    BSR_REDUCE_SUM_SQUARES = 3, /* 0 */
+    BSR_REDUCE_NORM2 = 4,      /* sqrt of that; 0 */
+    BSR_REDUCE_MAX = 5,        /* NaN if any is; -inf */
+    BSR_REDUCE_MIN = 6,        /* NaN if any is; inf */
+    BSR_REDUCE_MAX_ABS = 7,    /* NaN if any is; 0 */
+    BSR_REDUCE_MEAN = 8,       /* sum over the number of stored elements; NaN */
+    BSR_REDUCE_MEAN_ALL = 9,   /* sum over the number of all elements, absent ones are 0; NaN where there are none */
+    BSR_REDUCE_KIND_FORCE_32 = 0x7fffffff
+} bsr_reduce_kind;
+
+typedef enum bsr_reduce_over {
+    BSR_OVER_ROWS = 1,   /* a number for each row: out is rows x 1 */
+    BSR_OVER_COLS = 2,   /* 1 x cols */
+    BSR_OVER_BLOCKS = 3, /* nnz x 1, in stored order; batch dimensions of ragged items are 1 in out */
+    BSR_OVER_ALL = 4,    /* 1 x 1 */
+    BSR_REDUCE_OVER_FORCE_32 = 0x7fffffff
+} bsr_reduce_over;
+
+/* out = the sum, norm, maximum ... (kind) of the stored elements of each row, column, block or item of x (over). Elements that
+   are not stored don't exist (but MEAN_ALL), blocks stored twice count twice. out's batch is x's.
+   dtypes: x any, out any float, i32 or i64. Sums are formed in f32 for f16, bf16, f32, else (f64, i8, i32, i64, bool, or
+   BSR_EXEC_ACCUMULATE_F64) in f64: whole numbers are exact below 2^53. Squares beyond that type's largest sum to inf. Error: at
+   most (n + 2) u (sum of |terms|), n of them; maxima are exact; one rounding to out's type, as bsr_map rounds. The order of sums
+   depends on sizes, pattern, types and GPU model alone: same bits between runs, for any number of threads, any cap of the grid.
+   BSR_OVER_COLS is faster with an attached transposed index.
+   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
+BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
+                              const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -1446,7 +1563,7 @@ typedef struct bsr_named {
 /* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
    64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
    BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
-   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+   BAD_STRUCTURE, UNSUPPORTED (a view of block rows), and others of an operand (operand "source"); uses 80 KB of stack. */
 BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
                                          bsr_error *error);
 
@@ -1671,7 +1788,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
    unreachable and the compiler drops it. */
 #if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
-    defined(BSRSPARSE_ONLY_ATTENTION)
+    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS)
 #ifndef BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_NO_PRODUCT
 #endif
@@ -1683,6 +1800,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_ATTENTION
 #define BSRSPARSE_NO_ATTENTION
+#endif
+#ifndef BSRSPARSE_ONLY_MAPS
+#define BSRSPARSE_NO_MAPS
 #endif
 #endif
 #ifdef BSRSPARSE_NO_PRODUCT
@@ -1704,6 +1824,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_ATTENTION 0
 #else
 #define BSRI_HAS_ATTENTION 1
+#endif
+#ifdef BSRSPARSE_NO_MAPS
+#define BSRI_HAS_MAPS 0
+#else
+#define BSRI_HAS_MAPS 1
 #endif
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
     defined(BSRSPARSE_ONLY_I8)
@@ -2087,7 +2212,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_SUM_MM);
+           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
+           op == BSR_OP_SUM_MM;
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -2781,7 +2907,7 @@ BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
 /* Stored blocks of one item, where contents may be looked at. */
-BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) {
+BSRI_UNUSED static int64_t bsri_stored_count(const bsr_matrix *m) {
     if (!(m->flags & BSR_MATRIX_ROW_VIEW) || !bsri_pattern_count(m)) return m->nnz;
     return bsri_index(m->crow_indices, m->index_dtype, bsri_block_rows(m)) - bsri_index(m->crow_indices, m->index_dtype, 0);
 }
@@ -3955,12 +4081,12 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_M_v2f __m256i
 #define BSRI_M_v2d __m256i
 #define BSRI_M_v2i __m256i
-#define BSRI_LOAD_v2f(p) _mm256_loadu_ps(p)
-#define BSRI_LOAD_v2d(p) _mm256_loadu_pd(p)
-#define BSRI_LOAD_v2i(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
-#define BSRI_STORE_v2f(p, v) _mm256_storeu_ps(p, v)
-#define BSRI_STORE_v2d(p, v) _mm256_storeu_pd(p, v)
-#define BSRI_STORE_v2i(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define BSRI_LOAD_v2f(p) (*(const __m256_u *)(const void *)(p))
+#define BSRI_LOAD_v2d(p) (*(const __m256d_u *)(const void *)(p))
+#define BSRI_LOAD_v2i(p) (*(const __m256i_u *)(const void *)(p))
+#define BSRI_STORE_v2f(p, v) (void)(*(__m256_u *)(void *)(p) = (v))
+#define BSRI_STORE_v2d(p, v) (void)(*(__m256d_u *)(void *)(p) = (v))
+#define BSRI_STORE_v2i(p, v) (void)(*(__m256i_u *)(void *)(p) = (v))
 #define BSRI_MASK_v2f(n) _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define BSRI_MASK_v2d(n) _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))
 #define BSRI_MASK_v2i(n) BSRI_MASK_v2f(n)
@@ -3991,12 +4117,12 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_M_v5f __mmask16
 #define BSRI_M_v5d __mmask8
 #define BSRI_M_v5i __mmask16
-#define BSRI_LOAD_v5f(p) _mm512_loadu_ps(p)
-#define BSRI_LOAD_v5d(p) _mm512_loadu_pd(p)
-#define BSRI_LOAD_v5i(p) _mm512_loadu_si512(p)
-#define BSRI_STORE_v5f(p, v) _mm512_storeu_ps(p, v)
-#define BSRI_STORE_v5d(p, v) _mm512_storeu_pd(p, v)
-#define BSRI_STORE_v5i(p, v) _mm512_storeu_si512(p, v)
+#define BSRI_LOAD_v5f(p) (*(const __m512_u *)(const void *)(p))
+#define BSRI_LOAD_v5d(p) (*(const __m512d_u *)(const void *)(p))
+#define BSRI_LOAD_v5i(p) (*(const __m512i_u *)(const void *)(p))
+#define BSRI_STORE_v5f(p, v) (void)(*(__m512_u *)(void *)(p) = (v))
+#define BSRI_STORE_v5d(p, v) (void)(*(__m512d_u *)(void *)(p) = (v))
+#define BSRI_STORE_v5i(p, v) (void)(*(__m512i_u *)(void *)(p) = (v))
 #define BSRI_MASK_v5f(n) ((__mmask16)((1u << (n)) - 1u))
 #define BSRI_MASK_v5d(n) ((__mmask8)((1u << (n)) - 1u))
 #define BSRI_MASK_v5i(n) BSRI_MASK_v5f(n)
@@ -4025,10 +4151,10 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_W_v3d __m256d
 #define BSRI_M_v3f __mmask8
 #define BSRI_M_v3d __mmask8
-#define BSRI_LOAD_v3f(p) _mm256_loadu_ps(p)
-#define BSRI_LOAD_v3d(p) _mm256_loadu_pd(p)
-#define BSRI_STORE_v3f(p, v) _mm256_storeu_ps(p, v)
-#define BSRI_STORE_v3d(p, v) _mm256_storeu_pd(p, v)
+#define BSRI_LOAD_v3f(p) (*(const __m256_u *)(const void *)(p))
+#define BSRI_LOAD_v3d(p) (*(const __m256d_u *)(const void *)(p))
+#define BSRI_STORE_v3f(p, v) (void)(*(__m256_u *)(void *)(p) = (v))
+#define BSRI_STORE_v3d(p, v) (void)(*(__m256d_u *)(void *)(p) = (v))
 #define BSRI_MASK_v3f(n) ((__mmask8)((1u << (n)) - 1u))
 #define BSRI_MASK_v3d(n) BSRI_MASK_v3f(n)
 #define BSRI_LOADM_v3f(dst, p, m) dst = _mm256_maskz_loadu_ps(m, p)
@@ -4069,15 +4195,15 @@ static int bsri_isa_detect(void) {
         else if ((isa) == BSR_ISA_AVX2) NAME##2##type args; \
         else NAME##0##type args;                         \
     } while (0)
-#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, 2) \
-    X(v5f, v5, 8) X(v5d, v5, 8) X(v5i, v5, 8)
+#define BSRI_SETS(X) X(v0f, v0, 1) X(v0d, v0, 1) X(v0i, v0, I1) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, I2) \
+    X(v5f, v5, 8) X(v5d, v5, 8) X(v5i, v5, I4)
 #else
 #define BSRI_PICK(isa, type, NAME, args) \
     do {                                 \
         (void)(isa);                     \
         NAME##0##type args;              \
     } while (0)
-#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2)
+#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, I2)
 #endif
 
 static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -4591,7 +4717,7 @@ typedef struct bsri_walk {
 #define BSRI_B_8(S)                                                                                   \
     BSRI_B_PLAIN(S, 0) BSRI_B_PLAIN(S, 1) BSRI_B_PLAIN(S, 2) BSRI_B_PLAIN(S, 3) BSRI_B_PLAIN(S, 4) \
     BSRI_B_PLAIN(S, 5) BSRI_B_PLAIN(S, 6) BSRI_B_LAST(S, 7)
-#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(w->add ? c + m * ldc + j * BSRI_L_##S : zeros);
+#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(from + m * next + j * lanes);
 #define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m)
 #define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + m * ldc + j * BSRI_L_##S, c##m##_##j);
 #define BSRI_K_STORES(S, m, NV) BSRI_COLS_##NV(BSRI_K_STORE, S, m)
@@ -4603,8 +4729,9 @@ typedef struct bsri_walk {
     }
 #define BSRI_DEFINE_KERNEL(S, ISA, MR, NV)                                                                   \
     BSRI_A_##ISA static void bsri_kernel_##S##_##MR##x##NV(const bsri_walk *w, int64_t a_at, int64_t b_at, BSRI_T_##S *c) { \
-        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                              \
+        const BSRI_T_##S *from = w->add ? c : (const BSRI_T_##S *)(const void *)bsri_zeros;                  \
         const int64_t am = w->am, ak = w->ak, ldb = w->ldb, ldc = w->ldc, count = w->count, kc = w->kc;      \
+        const int64_t next = w->add ? ldc : 0, lanes = w->add ? BSRI_L_##S : 0;                              \
         const BSRI_M_##S mask = BSRI_MASK_##S(w->tail);                                                      \
         int64_t i, k;                                                                                        \
         BSRI_ROWS_##MR(BSRI_K_SUMS, S, NV)                                                                   \
@@ -4623,27 +4750,36 @@ typedef struct bsri_walk {
         BSRI_ROWS_##MR(BSRI_K_STORES, S, NV)                                                                 \
         (void)am;                                                                                            \
     }
-#define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
-    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
-    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
-    BSRI_A_##ISA static void bsri_rows_##S##_##NV(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) { \
-        const int64_t groups = (rows + 5) / 6;                                                                   \
+#define BSRI_K_CASE(S, MR, NV) case MR: bsri_kernel_##S##_##MR##x##NV(w, a_at, b_at, c + m * w->ldc); break;
+/* Rows in groups of at most MOST, as even as can be. */
+#define BSRI_ROW_GROUPS(S, ISA, NV, MOST, CASES)                                                                 \
+    BSRI_A_##ISA static void bsri_rows_##S##_##NV(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {     \
+        const int64_t groups = (rows + MOST - 1) / MOST;                                                         \
         int64_t g, m = 0, mr;                                                                                    \
         for (g = 0; g < groups; g++, m += mr) {                                                                  \
             const int64_t a_at = w->a_at + m * w->am;                                                            \
-            w->line = (g & 3) * BSRI_L_##S; \
+            w->line = (g & 3) * BSRI_L_##S;                                                                      \
             mr = (rows - m) / (groups - g);                                                                      \
-            switch (mr) {                                                                                        \
-                case 1: bsri_kernel_##S##_1x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 2: bsri_kernel_##S##_2x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 3: bsri_kernel_##S##_3x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 4: bsri_kernel_##S##_4x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                case 5: bsri_kernel_##S##_5x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
-                default: bsri_kernel_##S##_6x##NV(w, a_at, b_at, c + m * w->ldc); break;                         \
-            }                                                                                                    \
+            switch (mr) { CASES }                                                                                \
         }                                                                                                        \
     }
-#define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 1) BSRI_KERNELS_OF(S, ISA, 2)
+#define BSRI_K_CASES_5(S, NV) \
+    BSRI_K_CASE(S, 1, NV) BSRI_K_CASE(S, 2, NV) BSRI_K_CASE(S, 3, NV) BSRI_K_CASE(S, 4, NV) BSRI_K_CASE(S, 5, NV)
+#define BSRI_K_CASES_6(S, NV) BSRI_K_CASES_5(S, NV) BSRI_K_CASE(S, 6, NV)
+/* Integers take longer to multiply than to load, so groups of five rows do. */
+#define BSRI_KERNELS_LOW(S, ISA, NV)                                                                             \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
+    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV)                                          \
+    BSRI_ROW_GROUPS(S, ISA, NV, 5, BSRI_K_CASES_5(S, NV))
+#define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
+    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
+    BSRI_ROW_GROUPS(S, ISA, NV, 6, BSRI_K_CASES_6(S, NV))
+#define BSRI_KERNEL_WIDTHS_I1(S, ISA) BSRI_KERNELS_LOW(S, ISA, 1)
+#define BSRI_KERNEL_WIDTHS_I2(S, ISA) BSRI_KERNEL_WIDTHS_I1(S, ISA) BSRI_KERNELS_LOW(S, ISA, 2)
+#define BSRI_KERNEL_WIDTHS_I4(S, ISA) BSRI_KERNEL_WIDTHS_I2(S, ISA) BSRI_KERNELS_LOW(S, ISA, 4)
+#define BSRI_KERNEL_WIDTHS_1(S, ISA) BSRI_KERNELS_OF(S, ISA, 1)
+#define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNEL_WIDTHS_1(S, ISA) BSRI_KERNELS_OF(S, ISA, 2)
 #define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
 #define BSRI_KERNEL_WIDTHS_8(S, ISA) BSRI_KERNEL_WIDTHS_4(S, ISA)                                              \
     BSRI_DEFINE_KERNEL(S, ISA, 1, 8) BSRI_DEFINE_KERNEL(S, ISA, 2, 8) BSRI_DEFINE_KERNEL(S, ISA, 3, 8)           \
@@ -4653,10 +4789,19 @@ typedef struct bsri_walk {
         else if (rows == 2) bsri_kernel_##S##_2x8(w, w->a_at, b_at, c);                                          \
         else bsri_kernel_##S##_3x8(w, w->a_at, b_at, c);                                                         \
     }
-#define BSRI_WIDE_2(S, w, rows, cols, at, c)
-#define BSRI_WIDE_8(S, w, rows, cols, at, c)                                                    \
-    if (wide == 8) bsri_rows_##S##_8(w, rows, at, c);                                           \
-    if (wide == 4) bsri_rows_##S##_4(w, rows, at, c);
+#define BSRI_WIDE_1(S, w, rows, at, c)
+#define BSRI_WIDE_2(S, w, rows, at, c) \
+    if (wide == 2) bsri_rows_##S##_2(w, rows, at, c);
+#define BSRI_WIDE_4(S, w, rows, at, c)                \
+    if (wide == 4) bsri_rows_##S##_4(w, rows, at, c); \
+    BSRI_WIDE_2(S, w, rows, at, c)
+#define BSRI_WIDE_8(S, w, rows, at, c)                \
+    if (wide == 8) bsri_rows_##S##_8(w, rows, at, c); \
+    BSRI_WIDE_4(S, w, rows, at, c)
+#define BSRI_WIDE_I1 BSRI_WIDE_1
+#define BSRI_WIDE_I2 BSRI_WIDE_2
+#define BSRI_WIDE_I4 BSRI_WIDE_4
+enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
 /* Walks the list for a tile of rows x cols sums. */
 #define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
     BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
@@ -4665,12 +4810,11 @@ typedef struct bsri_walk {
         int64_t j = 0, width;                                                                                 \
         for (; j < cols; j += width) {                                                                        \
             const int64_t left = cols - j;                                                                    \
-            const int64_t most = NV == 8 && (rows > 3 || left <= 7 * BSRI_L_##S) ? 4 : NV;                      \
-            const int64_t wide = left > (most - 1) * BSRI_L_##S ? most : left > BSRI_L_##S ? 2 : 1;             \
+            const int nv = BSRI_NV_##NV, most = nv == 8 && (rows > 3 || left <= 7 * BSRI_L_##S) ? 4 : nv;     \
+            const int wide = nv == 1 ? 1 : left > (most - 1) * BSRI_L_##S ? most : left > BSRI_L_##S ? 2 : 1; \
             width = wide * BSRI_L_##S;                                                                        \
             w->tail = (int)(left < width ? left - width + BSRI_L_##S : BSRI_L_##S);                           \
-            BSRI_WIDE_##NV(S, w, rows, cols, w->b_at + j, c + j)                                              \
-            if (wide == 2) bsri_rows_##S##_2(w, rows, w->b_at + j, c + j);                                    \
+            BSRI_WIDE_##NV(S, w, rows, w->b_at + j, c + j)                                                    \
             if (wide == 1) bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                    \
         }                                                                                                     \
     }
@@ -4817,70 +4961,80 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
 
-/* Dots: MR rows of sums, one vector each, two entries at a time; its lanes are added up at the end. */
-#define BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 0)
-#define BSRI_MANY_2(X, Q, S, s) BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 1)
-#define BSRI_MANY_3(X, Q, S, s) BSRI_MANY_2(X, Q, S, s) X(Q, S, s, 2)
-#define BSRI_MANY_4(X, Q, S, s) BSRI_MANY_3(X, Q, S, s) X(Q, S, s, 3)
-#define BSRI_MANY_6(X, Q, S, s) BSRI_MANY_4(X, Q, S, s) X(Q, S, s, 4) X(Q, S, s, 5)
-#define BSRI_MANY_8(X, Q, S, s) BSRI_MANY_6(X, Q, S, s) X(Q, S, s, 6) X(Q, S, s, 7)
-#define BSRI_D_ZERO(Q, S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
-#define BSRI_D_FMA(Q, S, s, m) s##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(a##s + m * am + k), x##s, s##m);
-#define BSRI_D_PART(Q, S, s, m)                                     \
+/* Dots of blocks whose rows fill no more than a vector: MR rows of sums, one vector each, two entries at a time; lanes are added
+   up at the end. */
+#define BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 0)
+#define BSRI_MANY_2(X, S, ISA, s) BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 1)
+#define BSRI_MANY_3(X, S, ISA, s) BSRI_MANY_2(X, S, ISA, s) X(S, ISA, s, 2)
+#define BSRI_MANY_4(X, S, ISA, s) BSRI_MANY_3(X, S, ISA, s) X(S, ISA, s, 3)
+#define BSRI_MANY_6(X, S, ISA, s) BSRI_MANY_4(X, S, ISA, s) X(S, ISA, s, 4) X(S, ISA, s, 5)
+/* The lanes of a mask; full: that is all of them. AVX2's masked loads that cross lines of the cache take long. */
+#define BSRI_SOME_v2(S, dst, p, m, full)            \
+    if (full) dst = BSRI_LOAD_##S(p);               \
+    else BSRI_LOADM_##S(dst, p, m)
+#define BSRI_SOME_v3(S, dst, p, m, full) BSRI_LOADM_##S(dst, p, m)
+#define BSRI_SOME_v5 BSRI_SOME_v3
+#define BSRI_D_ZERO(S, ISA, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
+#define BSRI_D_FMA(S, ISA, s, m)                                    \
     {                                                               \
         BSRI_V_##S v;                                               \
-        BSRI_INM_##Q##_##S(v, a##s + m * am + k, mask, tail);       \
+        BSRI_SOME_##ISA(S, v, a##s + m * am, mask##s, full##s);     \
         s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
     }
-#define BSRI_D_ADD(Q, S, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
-#define BSRI_D_WHOLE(Q, S, s, MR)                          \
-    {                                                      \
-        const BSRI_V_##S x##s = BSRI_IN_##Q##_##S(b##s + k); \
-        BSRI_MANY_##MR(BSRI_D_FMA, Q, S, s)                \
+#define BSRI_D_ADD(S, ISA, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
+#define BSRI_D_ENTRY(S, ISA, s, MR, p, m, all)                                        \
+    const BSRI_T_##S *a##s = (const BSRI_T_##S *)pa + BSRI_F_A(p);                    \
+    const BSRI_M_##S mask##s = m;                                                     \
+    const int full##s = all;                                                          \
+    BSRI_V_##S x##s;                                                                  \
+    BSRI_SOME_##ISA(S, x##s, (const BSRI_T_##S *)pb + BSRI_F_B(p), mask##s, full##s); \
+    BSRI_MANY_##MR(BSRI_D_FMA, S, ISA, s)                                             \
+    (void)full##s;
+#define BSRI_DEFINE_DOTS(S, ISA, MR)                                                                            \
+    BSRI_A_##ISA static void bsri_dots_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t, \
+                                                  int64_t end, BSRI_T_##S *c) {                                 \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                 \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S((int)f->inner), none = BSRI_MASK_##S(0);                          \
+        const int64_t am = f->am;                                                                               \
+        const int whole = f->inner == BSRI_L_##S;                                                               \
+        int64_t i;                                                                                              \
+        BSRI_F_START                                                                                            \
+        for (; t < end; t++, c += MR) {                                                                         \
+            const int64_t n = line[t + 1];                                                                      \
+            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, d)                                                              \
+            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, e)                                                              \
+            for (i = line[t]; i < n; i += 2) {                                                                  \
+                const int64_t j = i + 1 < n ? i + 1 : i;                                                        \
+                BSRI_D_ENTRY(S, ISA, d, MR, i, mask, whole)                                                     \
+                BSRI_D_ENTRY(S, ISA, e, MR, j, j > i ? mask : none, whole && j > i)                             \
+            }                                                                                                   \
+            BSRI_MANY_##MR(BSRI_D_ADD, S, ISA, d)                                                               \
+        }                                                                                                       \
     }
-#define BSRI_D_TAIL(Q, S, s, MR)                         \
-    {                                                    \
-        BSRI_V_##S x##s;                                 \
-        BSRI_INM_##Q##_##S(x##s, b##s + k, mask, tail);  \
-        BSRI_MANY_##MR(BSRI_D_PART, Q, S, s)             \
-    }
-#define BSRI_DEFINE_DOTS(Q, S, ISA, MR)                                                                                   \
-    BSRI_A_##ISA static void bsri_dots_##Q##_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t,     \
-                                                        int64_t end, BSRI_T_##S *c) {                                     \
-        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa, *b = (const BSRI_E_##Q##_##S *)pb;                      \
-        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
-        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
-        const int64_t am = f->am, whole = f->inner - f->tail;                                                             \
-        const int tail = (int)f->tail;                                                                                    \
-        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
-        int64_t k;                                                                                                        \
-        BSRI_F_START                                                                                                      \
-        for (; t < end; t++, c += MR) {                                                                                   \
-            int64_t i = line[t];                                                                                          \
-            const int64_t n = line[t + 1];                                                                                \
-            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, d)                                                                          \
-            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, e)                                                                          \
-            for (; i + 1 < n && !list; i += 2) { /* where small blocks spend their time */                                \
-                const BSRI_E_##Q##_##S *ad = a + i * block, *bd = b + col[i] * step;                                      \
-                const BSRI_E_##Q##_##S *ae = ad + block, *be = b + col[i + 1] * step;                                     \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, e, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, e, MR)                                                                        \
-            }                                                                                                             \
-            for (; i < n; i++) {                                                                                          \
-                const BSRI_E_##Q##_##S *ad = a + BSRI_F_A(i), *bd = b + BSRI_F_B(i);                                      \
-                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
-                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
-            }                                                                                                             \
-            BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
-        }                                                                                                                 \
+/* Rows of any length: from a and b, one vector or the part of one that is left. */
+#define BSRI_R_ROW(Q, S, m) d##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(ad + m * am + k), x, d##m);
+#define BSRI_R_PART(Q, S, m)                            \
+    BSRI_INM_##Q##_##S(v, ad + m * am + k, mask, tail); \
+    d##m = BSRI_FMA_##S(v, x, d##m);
+#define BSRI_R_1(X, Q, S) X(Q, S, 0)
+#define BSRI_R_4(X, Q, S) X(Q, S, 0) X(Q, S, 1) X(Q, S, 2) X(Q, S, 3)
+#define BSRI_R_REST(Q, S, MR)                               \
+    for (; k < whole; k += BSRI_L_##S) {                    \
+        const BSRI_V_##S x = BSRI_IN_##Q##_##S(bd + k);     \
+        BSRI_R_##MR(BSRI_R_ROW, Q, S)                       \
+    }                                                       \
+    if (tail) {                                             \
+        BSRI_V_##S x, v;                                    \
+        BSRI_INM_##Q##_##S(x, bd + k, mask, tail);          \
+        BSRI_R_##MR(BSRI_R_PART, Q, S)                      \
     }
 /* One long row at a time: where four were read together, processors did not see what comes next. */
 #define BSRI_LONG 8 /* vectors of a row */
 #define BSRI_T_LONG(Q, S)                                                                                           \
     {                                                                                                               \
-        BSRI_V_##S d0 = sums[r], d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                       \
+        BSRI_V_##S d0 = sums[r];                                                                                    \
+        BSRI_V_##S d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                                     \
         for (k = 0; k + 3 * BSRI_L_##S < whole; k += 4 * BSRI_L_##S) {                                              \
             const BSRI_E_##Q##_##S *p = ad + k, *x = bd + k;                                                        \
             d0 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d0);                                      \
@@ -4888,8 +5042,7 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
             p += BSRI_L_##S, x += BSRI_L_##S, d2 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d2);    \
             p += BSRI_L_##S, x += BSRI_L_##S, d3 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d3);    \
         }                                                                                                           \
-        for (; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                                 \
-        if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                           \
+        BSRI_R_REST(Q, S, 1)                                                                                        \
         d0 = BSRI_FMA_##S(one, d1, d0), d2 = BSRI_FMA_##S(one, d3, d2), sums[r] = BSRI_FMA_##S(one, d2, d0);        \
     }
 /* Many rows: entry by entry, four rows at a time, so that a's values are read in the order in which they stand; the sums wait in
@@ -4913,57 +5066,54 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
                 for (r = 0; r < rows && whole >= BSRI_LONG * BSRI_L_##S; r++, ad += am) BSRI_T_LONG(Q, S)                 \
                 for (; r + 3 < rows; r += 4, ad += 4 * am) {                                                              \
                     BSRI_V_##S d0 = sums[r], d1 = sums[r + 1], d2 = sums[r + 2], d3 = sums[r + 3];                        \
-                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 4)                                      \
-                    if (tail) BSRI_D_TAIL(Q, S, d, 4)                                                                     \
+                    k = 0;                                                                                                \
+                    BSRI_R_REST(Q, S, 4)                                                                                  \
                     sums[r] = d0, sums[r + 1] = d1, sums[r + 2] = d2, sums[r + 3] = d3;                                   \
                 }                                                                                                         \
                 for (; r < rows; r++, ad += am) {                                                                         \
                     BSRI_V_##S d0 = sums[r];                                                                              \
-                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                      \
-                    if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                     \
+                    k = 0;                                                                                                \
+                    BSRI_R_REST(Q, S, 1)                                                                                  \
                     sums[r] = d0;                                                                                         \
                 }                                                                                                         \
             }                                                                                                             \
             for (r = 0; r < rows; r++) c[r] += bsri_sum_##S(sums[r]);                                                     \
         }                                                                                                                 \
     }
-/* Small blocks of the types that sums are formed in have kernels of their own. */
-#define BSRI_DEFINE_SMALL_DOTS(Q, S, ISA)                                                                                  \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                           \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 4)                                                                                         \
-    static int bsri_dots_##Q##_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *pc) {    \
-        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                  \
-        if (f->at || f->rows > 4) return 0;                                                                                \
-        if (f->rows == 1) bsri_dots_##Q##_##S##_1(f, a, b, t, end, c);                                                     \
-        else if (f->rows == 2) bsri_dots_##Q##_##S##_2(f, a, b, t, end, c);                                                \
-        else if (f->rows == 3) bsri_dots_##Q##_##S##_3(f, a, b, t, end, c);                                                \
-        else bsri_dots_##Q##_##S##_4(f, a, b, t, end, c);                                                                  \
-        return 1;                                                                                                          \
-    }
 BSRI_SOURCES(BSRI_DEFINE_TALL)
 #if BSRI_X86
-BSRI_DEFINE_SMALL_DOTS(f, v2f, v2)
-BSRI_DEFINE_SMALL_DOTS(d, v2d, v2)
-BSRI_DEFINE_SMALL_DOTS(f, v3f, v3)
-BSRI_DEFINE_SMALL_DOTS(d, v3d, v3)
-BSRI_DEFINE_DOTS(f, v5f, v5, 6)
-BSRI_DEFINE_DOTS(d, v5d, v5, 6)
-/* 1: done by the kernels for small blocks. */
-static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+#define BSRI_DEFINE_SMALL_DOTS(S, ISA)                                                                                     \
+    BSRI_DEFINE_DOTS(S, ISA, 1) BSRI_DEFINE_DOTS(S, ISA, 2) BSRI_DEFINE_DOTS(S, ISA, 3) BSRI_DEFINE_DOTS(S, ISA, 4)        \
+    static void bsri_dots_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, BSRI_T_##S *c) {    \
+        if (f->rows == 1) bsri_dots_##S##_1(f, a, b, t, end, c);                                                           \
+        else if (f->rows == 2) bsri_dots_##S##_2(f, a, b, t, end, c);                                                      \
+        else if (f->rows == 3) bsri_dots_##S##_3(f, a, b, t, end, c);                                                      \
+        else bsri_dots_##S##_4(f, a, b, t, end, c);                                                                        \
+    }
+BSRI_DEFINE_SMALL_DOTS(v2f, v2)
+BSRI_DEFINE_SMALL_DOTS(v2d, v2)
+BSRI_DEFINE_SMALL_DOTS(v3f, v3)
+BSRI_DEFINE_SMALL_DOTS(v3d, v3)
+BSRI_DEFINE_DOTS(v5f, v5, 6)
+BSRI_DEFINE_DOTS(v5d, v5, 6)
+/* Small blocks of the types that sums are formed in have kernels of their own; 1: done by one of them. */
+static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                               void *c) {
     const int wide = isa == BSR_ISA_AVX512, lanes = compute == BSR_F64 ? 4 : 8;
-    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32) return 0;
-    if (wide && f->rows == 6 && !f->at && f->inner > lanes) {
-        if (compute == BSR_F64) bsri_dots_d_v5d_6(f, a, b, t, end, (double *)c);
-        else bsri_dots_f_v5f_6(f, a, b, t, end, (float *)c);
+    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32 || f->at) return 0;
+    if (wide && f->rows == 6 && f->inner > lanes && f->inner <= 2 * lanes) {
+        if (compute == BSR_F64) bsri_dots_v5d_6(f, a, b, t, end, (double *)c);
+        else bsri_dots_v5f_6(f, a, b, t, end, (float *)c);
         return 1;
     }
-    if (wide && f->inner > lanes) return 0;
-    f->tail = f->inner % lanes;
-    if (compute == BSR_F64) return wide ? bsri_dots_d_v3d(f, a, b, t, end, c) : bsri_dots_d_v2d(f, a, b, t, end, c);
-    return wide ? bsri_dots_f_v3f(f, a, b, t, end, c) : bsri_dots_f_v2f(f, a, b, t, end, c);
+    if (f->inner > lanes || f->rows > 4) return 0;
+    if (compute == BSR_F64) (wide ? bsri_dots_v3d : bsri_dots_v2d)(f, a, b, t, end, (double *)c);
+    else (wide ? bsri_dots_v3f : bsri_dots_v2f)(f, a, b, t, end, (float *)c);
+    return 1;
 }
 #else
-static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                               void *c) {
     (void)isa, (void)compute, (void)f, (void)a, (void)b, (void)t, (void)end, (void)c;
     return 0;
 }
@@ -5008,8 +5158,8 @@ static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a,
     }
 BSRI_SETS(BSRI_DEFINE_SUMS)
 #if BSRI_X86
-BSRI_DEFINE_SUMS(v3f, v3, 8)
-BSRI_DEFINE_SUMS(v3d, v3, 8)
+BSRI_DEFINE_SUMS(v3f, v3, 4)
+BSRI_DEFINE_SUMS(v3d, v3, 4)
 #endif
 static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
@@ -5126,7 +5276,6 @@ static int bsri_dots_read(int isa, int compute, int dtype) {
 }
 static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
-    f->tail = f->inner % bsri_lanes(isa, compute);
     if (dtype == compute && bsri_few_small_dots(isa, compute, f, a, b, t, end, c)) return;
     f->tail = f->inner % bsri_lanes(isa, compute);
     if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
@@ -5875,7 +6024,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
 static double bsri_product_ns(const bsri_engine *e) {
     const bsri_product *job = e->job;
     const double size = (double)bsr_dtype_size(job->b->dtype), across = (double)e->width;
-    const double listed = job->a ? (double)bsri_stored_blocks(job->a) : (double)job->scatter->q_count;
+    const double listed = job->a ? (double)bsri_stored_count(job->a) : (double)job->scatter->q_count;
     const double area = (double)e->br * (double)e->bc;
     const double blocks = listed * (double)e->items * (double)e->reduce;
     const double out = (double)e->tiles * (double)e->br * across * (double)e->items;
@@ -6107,7 +6256,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
-    listed = job->a ? bsri_stored_blocks(job->a) : job->scatter->q_count;
+    listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
@@ -6198,7 +6347,7 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
         e->few = bsri_few_mode(e), few = few && e->few;
         e->panel = e->width <= BSRI_FEW_COLS ? (int64_t)BSRI_FEW_COLS : bsri_tile_cols(e->job->compute);
         most = bsri_max(most, e->br), ns += bsri_product_ns(e);
-        work += (double)bsri_stored_blocks(e->job->a) * (double)(e->br * e->bc) / (double)(e->tiles * e->br);
+        work += (double)bsri_stored_count(e->job->a) * (double)(e->br * e->bc) / (double)(e->tiles * e->br);
     }
     for (t = 0; t < s.count && !few; t++) term[t].few = BSRI_FEW_NONE;
     whole = term[0], whole.job = &shared, whole.panels = bsri_ceil_div(whole.width, whole.panel);
@@ -6769,7 +6918,7 @@ static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
 /* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
 static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
     int64_t tiles, ignored;
-    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored_blocks(b->a);
+    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored_count(b->a);
     int fits = bsri_mul(stored, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
                bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
                bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
@@ -7323,10 +7472,10 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
     s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
     if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, bsri_stored_blocks(job->out) / s.rows) * s.bc;
+    work = bsri_max(1, bsri_stored_count(job->out) / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    blocks = (double)bsri_stored_blocks(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
+    blocks = (double)bsri_stored_count(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
     each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
     ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
     bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
@@ -7900,7 +8049,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     if (stop) return BSR_OK;
     j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
-    elements = (double)bsri_stored_blocks(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
+    elements = (double)bsri_stored_count(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
     bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
     return BSR_OK;
 }
@@ -8547,7 +8696,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    scores = (double)bsri_stored_blocks(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
+    scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
@@ -8563,6 +8712,822 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
     return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>maps-engine: functions and combinations of stored elements                                   */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* X(name, f, f'): functions of a number x of type T, whose math functions M() names; e is a T to put something in, low and high
+   are options'. Beyond 1000 stands what a limit of 0 times infinity is. Two lists for both backends and both types. */
+#define BSRI_MAP_TANH_OF(M) M(tanh)((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
+#define BSRI_MAP_ERF_OF(M) ((T)0.5 * ((T)1 + M(erf)(x * (T)0.70710678118654752440)))
+#define BSRI_MAP_SIGMOID_OF(M) ((T)1 / ((T)1 + M(exp)(-x)))
+#define BSRI_MAP_FAR(left, right, middle) (x < (T)-1000 ? (left) : x > (T)1000 ? (right) : (middle))
+#define BSRI_MAP_SMOOTH(X, M)                                                                                                    \
+    X(BSR_ACT_GELU, BSRI_MAP_FAR((T)0, x, x * BSRI_MAP_ERF_OF(M)),                                                               \
+      BSRI_MAP_FAR((T)0, (T)1, BSRI_MAP_ERF_OF(M) + x * ((T)0.39894228040143267794 * M(exp)((T)-0.5 * x * x))))                  \
+    X(BSR_ACT_GELU_TANH, BSRI_MAP_FAR((T)0, x, (T)0.5 * x * ((T)1 + BSRI_MAP_TANH_OF(M))),                                       \
+      BSRI_MAP_FAR((T)0, (T)1, (e = BSRI_MAP_TANH_OF(M), (T)0.5 * ((T)1 + e) + (T)0.39894228040143267794 * x *                   \
+                                (((T)1 - e) * ((T)1 + e)) * ((T)1 + (T)0.134145 * x * x))))                                      \
+    X(BSR_ACT_SILU, BSRI_MAP_FAR((T)0, x, x * BSRI_MAP_SIGMOID_OF(M)),                                                           \
+      BSRI_MAP_FAR((T)0, (T)1, (e = BSRI_MAP_SIGMOID_OF(M), e * ((T)1 + x * ((T)1 - e)))))                                       \
+    X(BSR_MAP_TANH, M(tanh)(x), (e = M(tanh)(x), ((T)1 - e) * ((T)1 + e)))                                                       \
+    X(BSR_MAP_SIGMOID, BSRI_MAP_SIGMOID_OF(M), (e = BSRI_MAP_SIGMOID_OF(M), e * ((T)1 - e)))
+#define BSRI_MAP_OTHERS(X, M)                                                                                                    \
+    X(BSR_ACT_RELU, x <= (T)0 ? (T)0 : x, x <= (T)0 ? (T)0 : x > (T)0 ? (T)1 : x)                                                \
+    X(BSR_MAP_ABS, M(fabs)(x), x > (T)0 ? (T)1 : x < (T)0 ? (T)-1 : x)                                                           \
+    X(BSR_MAP_NEG, -x, x == x ? (T)-1 : x)                                                                                       \
+    X(BSR_MAP_SIGN, x > (T)0 ? (T)1 : x < (T)0 ? (T)-1 : x, x == x ? (T)0 : x)                                                   \
+    X(BSR_MAP_SQUARE, x * x, (T)2 * x)                                                                                           \
+    X(BSR_MAP_SQRT, M(sqrt)(x), (T)0.5 / M(sqrt)(x))                                                                             \
+    X(BSR_MAP_RSQRT, (T)1 / M(sqrt)(x), (T)-0.5 / x / M(sqrt)(x))                                                                \
+    X(BSR_MAP_RECIPROCAL, (T)1 / x, (T)-1 / x / x)                                                                               \
+    X(BSR_MAP_EXP, M(exp)(x), M(exp)(x))                                                                                         \
+    X(BSR_MAP_LOG, M(log)(x), (T)1 / x)                                                                                          \
+    X(BSR_MAP_CLAMP, x < low ? low : x > high ? high : x, x < low || x > high ? (T)0 : x == x ? (T)1 : x)
+#define BSRI_MATH_F32(name) name##f
+#define BSRI_MATH_F64(name) name
+
+/* A number as a whole one of an integer type: to nearest even, the nearest that there is, NaN as 0. */
+BSRI_HD static int64_t bsri_whole(double v, int dtype) {
+    const double most = dtype == BSR_I8 ? 127.0 : dtype == BSR_I32 ? 2147483647.0 : 9223372036854775808.0;
+    if (!(v == v)) return 0;
+    if (dtype == BSR_I64) return v >= most ? INT64_MAX : v <= -most ? INT64_MIN : (int64_t)rint(v);
+    return (int64_t)rint(v > most ? most : v < -most - 1 ? -most - 1 : v);
+}
+static void bsri_store_whole(void *base, int dtype, int64_t i, double v) {
+    if (dtype == BSR_I8) ((int8_t *)base)[i] = (int8_t)bsri_whole(v, dtype);
+    else if (dtype == BSR_I32) ((int32_t *)base)[i] = (int32_t)bsri_whole(v, dtype);
+    else if (dtype == BSR_I64) ((int64_t *)base)[i] = bsri_whole(v, dtype);
+    else ((uint8_t *)base)[i] = v != 0;
+}
+/* Types that f64 computes for. */
+#define BSRI_WIDE (BSRI_BIT(BSR_F64) | BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I64))
+
+/* The stored blocks of a matrix, item by item; those of ragged items, which follow each other in one array, are a group. Other
+   items are a group each, of one pattern. */
+typedef struct bsri_stored_blocks {
+    bsr_matrix m;
+    bsri_batch batch, groups, patterns;
+} bsri_stored_blocks;
+static bsri_stored_blocks bsri_stored_of(const bsr_matrix *m) {
+    int64_t group[BSR_MAX_BATCH_DIMS], pattern[BSR_MAX_BATCH_DIMS];
+    bsri_stored_blocks s;
+    int i;
+    for (i = 0; i < m->batch_dims; i++) {
+        const int own = (m->flags & BSR_MATRIX_RAGGED) && bsri_own_pattern(m, i);
+        group[i] = own ? 1 : m->batch[i], pattern[i] = own ? m->batch[i] : 1;
+    }
+    s.m = *m, s.batch = bsri_batch_of(m->batch_dims, m->batch);
+    s.groups = bsri_batch_of(m->batch_dims, group), s.patterns = bsri_batch_of(m->batch_dims, pattern);
+    return s;
+}
+BSRI_HD static int64_t bsri_stored_item(const bsri_stored_blocks *s, int64_t group, int64_t pattern) {
+    int64_t item = 0, each = 1;
+    int d = s->batch.dims - 1;
+    if (s->patterns.count == 1) return group;
+    if (s->groups.count == 1) return pattern;
+    BSRI_ROLLED
+    for (; d >= 0; d--) {
+        const int64_t g = bsri_divide(group, s->groups.size[d]), p = bsri_divide(pattern, s->patterns.size[d]);
+        item += each * (group - g * s->groups.size[d] + pattern - p * s->patterns.size[d]), each *= s->batch.size[d];
+        group = g, pattern = p;
+    }
+    return item;
+}
+BSRI_HD static const void *bsri_stored_crow(const bsri_stored_blocks *s, int64_t item) {
+    const bsri_arrays w = bsri_matrix_walk(&s->batch, item, &s->m);
+    return (const char *)s->m.crow_indices + (w.crow << (s->m.index_dtype == BSR_I64 ? 3 : 2));
+}
+/* Where a stored block stands. */
+typedef struct bsri_place {
+    const void *crow;
+    int64_t item, row, last; /* its block row, and where that ends */
+} bsri_place;
+/* The pattern of a group that block p lies in: what ends behind it first. */
+BSRI_HD static int64_t bsri_stored_pattern(const bsri_stored_blocks *s, int64_t group, int64_t p) {
+    const int64_t rows = bsri_block_rows(&s->m);
+    int64_t low = 0, high = s->patterns.count - 1;
+    while (low < high) {
+        const int64_t half = low + (high - low) / 2;
+        if (bsri_index(bsri_stored_crow(s, bsri_stored_item(s, group, half)), s->m.index_dtype, rows) > p) high = half;
+        else low = half + 1;
+    }
+    return low;
+}
+/* Blocks of a group: where its last pattern ends. On a GPU there may be room for more. */
+BSRI_UNUSED BSRI_HD static int64_t bsri_stored_end(const bsri_stored_blocks *s, int64_t group) {
+    const int64_t item = bsri_stored_item(s, group, s->patterns.count - 1);
+    return bsri_index(bsri_stored_crow(s, item), s->m.index_dtype, bsri_block_rows(&s->m));
+}
+BSRI_HD static bsri_place bsri_stored_place(const bsri_stored_blocks *s, int64_t group, int64_t p) {
+    int64_t low = 0, high = bsri_block_rows(&s->m) - 1;
+    bsri_place at;
+    at.item = bsri_stored_item(s, group, bsri_stored_pattern(s, group, p)), at.crow = bsri_stored_crow(s, at.item);
+    while (low < high) {
+        const int64_t half = low + (high - low) / 2;
+        if (bsri_index(at.crow, s->m.index_dtype, half + 1) > p) high = half;
+        else low = half + 1;
+    }
+    at.row = low, at.last = bsri_index(at.crow, s->m.index_dtype, low + 1);
+    return at;
+}
+
+#define BSRI_MAP_CHUNK 1024 /* elements that are held at once */
+typedef union bsri_map_buffer {
+    double d[BSRI_MAP_CHUNK];
+    float f[BSRI_MAP_CHUNK];
+    int32_t i[BSRI_MAP_CHUNK];
+} bsri_map_buffer;
+/* rows x cols elements, from (row, col) on, of each of `blocks` blocks from p on; of more than one block all of it. */
+typedef struct bsri_map_piece {
+    int64_t p, blocks, row, rows, col, cols, n;
+} bsri_map_piece;
+/* The first piece of at most `blocks` blocks from p on, and the one behind it; 0: there is none. */
+static int bsri_map_first(const bsr_matrix *m, int64_t p, int64_t blocks, bsri_map_piece *b) {
+    const int64_t area = m->block_rows * m->block_cols;
+    memset(b, 0, sizeof *b);
+    b->p = p, b->blocks = bsri_min(blocks, bsri_max(1, BSRI_MAP_CHUNK / area));
+    b->cols = bsri_min(m->block_cols, BSRI_MAP_CHUNK), b->rows = bsri_min(m->block_rows, BSRI_MAP_CHUNK / b->cols);
+    b->n = b->blocks * b->rows * b->cols;
+    return blocks > 0;
+}
+static int bsri_map_next(const bsr_matrix *m, int64_t end, bsri_map_piece *b) {
+    if (b->col + b->cols < m->block_cols) {
+        b->col += b->cols, b->cols = bsri_min(m->block_cols - b->col, BSRI_MAP_CHUNK);
+    } else if (b->row + b->rows < m->block_rows) {
+        b->row += b->rows, b->col = 0, b->cols = bsri_min(m->block_cols, BSRI_MAP_CHUNK);
+        b->rows = bsri_min(m->block_rows - b->row, BSRI_MAP_CHUNK / b->cols);
+    } else {
+        return bsri_map_first(m, b->p + b->blocks, end - b->p - b->blocks, b);
+    }
+    b->n = b->rows * b->cols;
+    return 1;
+}
+/* rows x cols numbers of any type; i8 by way of i32, for which there are vectors. */
+static void bsri_map_fetch(int isa, int compute, void *to, const void *from, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                           int64_t cs) {
+    int64_t i, n = rows * cols;
+    bsri_tile_load(isa, dtype == BSR_I8 && compute == BSR_F32 ? BSR_I32 : compute, to, cols, from, dtype, rows, cols, rs, cs);
+    if (dtype == BSR_I8 && compute == BSR_F32)
+        for (i = 0; i < n; i++) {
+            int32_t whole;
+            float number;
+            memcpy(&whole, (char *)to + 4 * i, 4), number = (float)whole, memcpy((char *)to + 4 * i, &number, 4);
+        }
+}
+static void bsri_map_keep(int isa, int compute, void *to, int dtype, int64_t stride, const void *from, int64_t n) {
+    int64_t i;
+    if (bsri_is_one_of(BSRI_FLOATS, dtype)) {
+        bsri_row_store(isa, compute, to, dtype, stride, from, n);
+    } else {
+        for (i = 0; i < n; i++)
+            bsri_store_whole(to, dtype, i * stride,
+                             compute == BSR_F32 ? (double)((const float *)from)[i] : ((const double *)from)[i]);
+    }
+}
+/* Moves a piece to or from a buffer; values: of the item. */
+static void bsri_map_move(int isa, int compute, const bsr_matrix *m, const char *values, const bsri_map_piece *b, void *buffer,
+                          int store) {
+    const int64_t inside = b->rows * b->cols;
+    int64_t s[3], k, i;
+    bsri_value_steps(m, s);
+    if (s[2] == 1 && (b->rows == 1 || s[1] == b->cols) && (b->blocks == 1 || s[0] == inside)) { /* one run */
+        char *at = bsri_at(values, m->dtype, b->p * s[0] + b->row * s[1] + b->col);
+        if (store) bsri_map_keep(isa, compute, at, m->dtype, 1, buffer, b->n);
+        else bsri_map_fetch(isa, compute, buffer, at, m->dtype, 1, b->n, 0, 1);
+        return;
+    }
+    for (k = 0; k < b->blocks; k++) {
+        char *at = bsri_at(values, m->dtype, (b->p + k) * s[0] + b->row * s[1] + b->col * s[2]);
+        char *row = bsri_at(buffer, compute, k * inside);
+        if (!store) bsri_map_fetch(isa, compute, row, at, m->dtype, b->rows, b->cols, s[1], s[2]);
+        for (i = 0; i < b->rows && store; i++)
+            bsri_map_keep(isa, compute, bsri_at(at, m->dtype, i * s[1]), m->dtype, s[2], bsri_at(row, compute, i * b->cols),
+                          b->cols);
+    }
+}
+
+typedef struct bsri_map {
+    const bsr_matrix *x, *y, *out; /* y null: dense, or none */
+    const bsr_dense *dense;
+    const bsr_map_options *options;
+    double alpha, beta, keep; /* keep: what elements that are not dropped are multiplied by */
+    double drop_below;
+    bsri_stored_blocks stored;
+    int32_t isa, compute, places; /* places: it matters where an element stands */
+    int32_t drops;
+    int64_t each, chunks; /* blocks of a task, tasks of a group */
+} bsri_map;
+
+/* x = x joined with y. */
+#define BSRI_DEFINE_COMBINE(NAME, TYPE)                                               \
+    static void NAME(int combine, TYPE *x, const TYPE *y, int64_t n) {                \
+        int64_t i;                                                                    \
+        switch (combine) {                                                            \
+            case BSR_COMBINE_ADD: for (i = 0; i < n; i++) x[i] += y[i]; break;        \
+            case BSR_COMBINE_SUB: for (i = 0; i < n; i++) x[i] -= y[i]; break;        \
+            case BSR_COMBINE_DIV: for (i = 0; i < n; i++) x[i] /= y[i]; break;        \
+            case BSR_COMBINE_MAX:                                                     \
+                for (i = 0; i < n; i++) x[i] = x[i] != x[i] || x[i] > y[i] ? x[i] : y[i]; \
+                break;                                                                \
+            case BSR_COMBINE_MIN:                                                     \
+                for (i = 0; i < n; i++) x[i] = x[i] != x[i] || x[i] < y[i] ? x[i] : y[i]; \
+                break;                                                                \
+            default: for (i = 0; i < n; i++) x[i] *= y[i]; break; /* also gradients */ \
+        }                                                                             \
+    }
+BSRI_DEFINE_COMBINE(bsri_combine_f32, float)
+BSRI_DEFINE_COMBINE(bsri_combine_f64, double)
+
+/* v = f(v), or f'(v). */
+#define BSRI_MAP_CASE(name, value, slope)            \
+    case name:                                       \
+        if (gradient)                                \
+            for (i = 0; i < n; i++) {                \
+                x = v[i], e = (T)0, v[i] = (slope);  \
+            }                                        \
+        else                                         \
+            for (i = 0; i < n; i++) x = v[i], v[i] = (value); \
+        break;
+static void bsri_function_f32(const bsr_map_options *o, int gradient, float *v, int64_t n) {
+    typedef float T;
+    const T low = (T)o->low, high = (T)o->high;
+    int64_t i;
+    T x, e = 0;
+    switch (o->function) {
+        BSRI_MAP_SMOOTH(BSRI_MAP_CASE, BSRI_MATH_F32)
+        BSRI_MAP_OTHERS(BSRI_MAP_CASE, BSRI_MATH_F32)
+        default: break;
+    }
+    (void)e;
+}
+static void bsri_function_f64(const bsr_map_options *o, int gradient, double *v, int64_t n) {
+    typedef double T;
+    const T low = o->low, high = o->high;
+    int64_t i;
+    T x, e = 0;
+    switch (o->function) {
+        BSRI_MAP_SMOOTH(BSRI_MAP_CASE, BSRI_MATH_F64)
+        BSRI_MAP_OTHERS(BSRI_MAP_CASE, BSRI_MATH_F64)
+        default: break;
+    }
+    (void)e;
+}
+/* Those with an exponential, by vectors; 0: not one of them. NaN passes. */
+static int bsri_function_exp(int isa, int function, float *v, int64_t n) {
+    float e[BSRI_MAP_CHUNK];
+    int64_t i;
+    switch (function) {
+        case BSR_MAP_EXP: bsri_row_exp_sum(isa, BSR_F32, v, n, 0); return 1;
+        case BSR_ACT_SILU:
+        case BSR_MAP_SIGMOID: for (i = 0; i < n; i++) e[i] = -v[i]; break;
+        case BSR_MAP_TANH: for (i = 0; i < n; i++) e[i] = -2 * fabsf(v[i]); break;
+        case BSR_ACT_GELU_TANH:
+            for (i = 0; i < n; i++) e[i] = -1.5957691216f * (v[i] + 0.044715f * v[i] * v[i] * v[i]);
+            break;
+        default: return 0;
+    }
+    bsri_row_exp_sum(isa, BSR_F32, e, n, 0);
+    for (i = 0; i < n; i++) {
+        const float x = v[i];
+        if (function == BSR_MAP_SIGMOID) v[i] = 1 / (1 + e[i]);
+        else if (function == BSR_MAP_TANH) v[i] = x < 0 ? -(1 - e[i]) / (1 + e[i]) : (1 - e[i]) / (1 + e[i]);
+        else v[i] = x < -1000 ? 0 : x / (1 + e[i]);
+    }
+    return 1;
+}
+/* The program's own, which are told where an element stands. */
+static void bsri_function_user(const bsri_map *j, const bsri_map_piece *b, const bsri_place *at, const void *col, float *v) {
+    const bsr_matrix *m = j->x;
+    bsr_position where;
+    int64_t k, r, c;
+    where.batch = at->item, where.head = 0;
+    for (k = 0; k < b->blocks; k++)
+        for (r = 0; r < b->rows; r++) {
+            where.row = at->row * m->block_rows + b->row + r;
+            where.col = bsri_index(col, m->index_dtype, b->p + k) * m->block_cols + b->col;
+            for (c = 0; c < b->cols; c++, v++, where.col++)
+                *v = bsri_activate_user(j->options->function, *v, &where, j->options->user_data);
+        }
+}
+static void bsri_map_function(const bsri_map *j, const bsri_map_piece *b, const bsri_place *at, const void *col, void *v) {
+    const bsr_map_options *o = j->options;
+    const int gradient = o->combine == BSR_COMBINE_GRADIENT;
+    if (o->function == BSR_ACT_NONE && gradient) bsri_row_fill(j->compute, v, b->n, 1);
+    if (o->function == BSR_ACT_NONE) return;
+    if (o->function >= BSR_USER_FUNCTION_BASE) bsri_function_user(j, b, at, col, (float *)v);
+    else if (j->compute == BSR_F64) bsri_function_f64(o, gradient, (double *)v, b->n);
+    else if (gradient || !bsri_function_exp(j->isa, o->function, (float *)v, b->n))
+        bsri_function_f32(o, gradient, (float *)v, b->n);
+}
+/* Dropped elements of a row are 0, whatever they were; the others are scaled. */
+static void bsri_map_drop_row(const bsri_map *j, void *v, int64_t item, int64_t row, int64_t col, int64_t n) {
+    uint32_t counter[4], word[4 * BSRI_PHILOX];
+    int64_t i, w, word_at;
+    counter[1] = (uint32_t)row, counter[2] = 0, counter[3] = (uint32_t)item;
+    for (; n > 0; n -= w, col += w, v = bsri_row_at(j->compute, v, w)) {
+        word_at = col % 4, w = bsri_min(n, 4 * BSRI_PHILOX - word_at), counter[0] = (uint32_t)(col / 4);
+        bsri_philox(j->options->dropout_seed, counter, word);
+        for (i = 0; i < w; i++) {
+            const int dropped = (double)word[word_at + i] < j->drop_below;
+            if (j->compute == BSR_F32) ((float *)v)[i] = dropped ? 0.0f : ((float *)v)[i] * (float)j->keep;
+            else ((double *)v)[i] = dropped ? 0.0 : ((double *)v)[i] * j->keep;
+        }
+    }
+}
+static void bsri_map_drop(const bsri_map *j, const bsri_map_piece *b, const bsri_place *at, const void *col, void *v) {
+    const bsr_matrix *m = j->x;
+    int64_t k, r;
+    for (k = 0; k < b->blocks; k++)
+        for (r = 0; r < b->rows; r++, v = bsri_row_at(j->compute, v, b->cols))
+            bsri_map_drop_row(j, v, at->item, at->row * m->block_rows + b->row + r,
+                              bsri_index(col, m->index_dtype, b->p + k) * m->block_cols + b->col, b->cols);
+}
+/* beta y at a piece; offset: of the item in a dense y. */
+static void bsri_map_operand(const bsri_map *j, const bsri_map_piece *b, const bsri_place *at, const void *col, const char *y,
+                             int64_t offset, void *to) {
+    const bsr_dense *d = j->dense;
+    const bsr_matrix *m = j->x;
+    int64_t k;
+    if (j->beta == 0 || (!j->y && !d)) {
+        bsri_row_fill(j->compute, to, b->n, j->beta);
+        return;
+    }
+    if (j->y) {
+        bsri_map_move(j->isa, j->compute, j->y, y, b, to, 0);
+    } else {
+        const int64_t rs = d->rows == 1 ? 0 : d->row_stride, cs = d->cols == 1 ? 0 : d->col_stride;
+        for (k = 0; k < b->blocks; k++) {
+            const int64_t row = at->row * m->block_rows + b->row;
+            const int64_t c = cs ? bsri_index(col, m->index_dtype, b->p + k) * m->block_cols + b->col : 0;
+            bsri_map_fetch(j->isa, j->compute, bsri_row_at(j->compute, to, k * b->rows * b->cols),
+                           bsri_at(d->data, d->dtype, bsri_step(bsri_step(offset, row, rs), c, cs)), d->dtype, b->rows, b->cols,
+                           rs, cs);
+        }
+    }
+    if (j->beta != 1) bsri_row_scale(j->isa, j->compute, to, b->n, j->beta);
+}
+/* Blocks p to end-1 of a group, of one block row where places matter. */
+static void bsri_map_run(const bsri_map *j, const bsri_place *at, int64_t p, int64_t end) {
+    const bsr_map_options *o = j->options;
+    const bsri_batch *batch = &j->stored.batch;
+    const bsri_item x = bsri_matrix_item(batch, at->item, j->x), out = bsri_matrix_item(batch, at->item, j->out);
+    const char *y = j->y ? bsri_matrix_item(batch, at->item, j->y).values : NULL;
+    const int64_t offset = j->dense ? bsri_dense_offset(batch, at->item, j->dense) : 0;
+    const int first = (o->flags & BSR_MAP_AFTER) || o->combine == BSR_COMBINE_GRADIENT;
+    bsri_map_buffer v, w;
+    bsri_map_piece b;
+    int more;
+    for (more = bsri_map_first(j->x, p, end - p, &b); more; more = bsri_map_next(j->x, end, &b)) {
+        if (j->alpha == 0) bsri_row_fill(j->compute, &v, b.n, 0);
+        else bsri_map_move(j->isa, j->compute, j->x, x.values, &b, &v, 0);
+        if (j->alpha != 0 && j->alpha != 1) bsri_row_scale(j->isa, j->compute, &v, b.n, j->alpha);
+        if (o->combine) bsri_map_operand(j, &b, at, x.col, y, offset, &w);
+        if (first) bsri_map_function(j, &b, at, x.col, &v);
+        if (o->combine && j->compute == BSR_F32) bsri_combine_f32(o->combine, v.f, w.f, b.n);
+        else if (o->combine) bsri_combine_f64(o->combine, v.d, w.d, b.n);
+        if (!first) bsri_map_function(j, &b, at, x.col, &v);
+        if (j->drops) bsri_map_drop(j, &b, at, x.col, &v);
+        bsri_map_move(j->isa, j->compute, j->out, out.values, &b, &v, 1);
+    }
+}
+static void bsri_map_task(void *arg, int64_t task) {
+    const bsri_map *j = (const bsri_map *)arg;
+    const bsri_stored_blocks *s = &j->stored;
+    const int64_t group = task / j->chunks, first = task % j->chunks * j->each, end = bsri_min(first + j->each, j->x->nnz);
+    int64_t p = first, next;
+    bsri_place at;
+    memset(&at, 0, sizeof at), at.item = bsri_stored_item(s, group, 0), at.last = end;
+    for (; p < end; p = next) {
+        if (j->places) at = bsri_stored_place(s, group, p);
+        next = bsri_min(end, at.last);
+        bsri_map_run(j, &at, p, next);
+    }
+}
+
+/* What a pass over the stored elements takes on one thread. */
+static double bsri_map_ns(const bsr_matrix *x, int64_t groups) {
+    const double n = (double)x->nnz * (double)groups * (double)x->block_rows * (double)x->block_cols;
+    return bsri_work_ns(n * (double)bsr_dtype_size(x->dtype), n, (double)x->nnz * (double)groups);
+}
+static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+    const bsr_map_options *o = j->options;
+    const uint32_t types = BSRI_BIT(j->x->dtype) | BSRI_BIT(j->out->dtype) | (j->y ? BSRI_BIT(j->y->dtype) : 0) |
+                           (j->dense ? BSRI_BIT(j->dense->dtype) : 0);
+    const int64_t area = j->x->block_rows * j->x->block_cols;
+    bsr_plan p;
+    int stop;
+    j->compute = (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    j->drops = o->dropout_p > 0, j->drop_below = o->dropout_p * 4294967296.0;
+    j->keep = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
+    if (j->beta == 0) j->y = NULL, j->dense = NULL; /* never read */
+    j->places = j->drops || o->function >= BSR_USER_FUNCTION_BASE || j->dense;
+    j->stored = bsri_stored_of(j->x);
+    p = bsri_plan_default(c);
+    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (stop || !j->x->nnz) return BSR_OK;
+    j->isa = p.kernel, j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area), j->chunks = bsri_ceil_div(j->x->nnz, j->each);
+    bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
+    return BSR_OK;
+}
+
+static bsr_status bsri_map_check_options(const bsri_call *c, const bsr_map_options *o, int compute) {
+    const int f = o->function;
+    if (o->flags & ~BSR_MAP_AFTER) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
+    if (o->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved);
+    if (o->combine < BSR_COMBINE_NONE || o->combine > BSR_COMBINE_GRADIENT)
+        return bsri_fail(c, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, o->combine);
+    if (f < 0 || (f > BSR_ACT_SILU && f < BSR_MAP_ABS) || (f > BSR_MAP_CLAMP && f < BSR_USER_FUNCTION_BASE))
+        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, f);
+    if (f >= BSRI_USER_EPILOGUE_END && f >= BSR_USER_FUNCTION_BASE)
+        return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, f);
+    if (f == BSR_MAP_CLAMP && !(o->low <= o->high)) return bsri_fail(c, BSR_ITEM_MAP_BOUNDS, BSR_ARG_OPTIONS, -1, 0);
+    if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
+    if (f < BSR_USER_FUNCTION_BASE) return BSR_OK;
+    if (o->combine == BSR_COMBINE_GRADIENT) return bsri_fail(c, BSR_ITEM_MAP_GRADIENT, BSR_ARG_OPTIONS, -1, f);
+    return compute == BSR_F64 ? bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, f) : BSR_OK;
+}
+/* y, which goes with x's batch b. */
+static bsr_status bsri_map_check_operand(const bsri_call *c, bsri_spans *set, const bsr_matrix *x, const bsri_batch *b,
+                                         bsr_operand y, double beta) {
+    if (y.sparse && y.dense) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, BSR_ARG_Y, -1, 0);
+    if (y.dense && beta == 0) return bsri_check_dense_sizes(c, y.dense, BSR_ARG_Y, BSRI_ANY);
+    if (y.dense) return bsri_check_repeated(c, set, y.dense, BSR_ARG_Y, BSRI_ANY, x->rows, x->cols, b);
+    if (!y.sparse) return BSR_OK;
+    BSRI_TRY(bsri_check_matrix(c, set, y.sparse, BSR_ARG_Y, BSRI_ANY, beta == 0 ? BSRI_PATTERN : BSRI_READ));
+    if (beta == 0) BSRI_TRY(bsri_check_dtype(c, y.sparse->dtype, BSRI_ANY, BSR_ARG_Y));
+    BSRI_TRY(bsri_check_batch_fits(c, b, y.sparse->batch_dims, y.sparse->batch, BSR_ARG_Y));
+    return bsri_check_same_pattern(c, x, y.sparse, BSR_ARG_Y);
+}
+static bsr_status bsri_map_check(const bsri_call *c, const bsr_map_options *o, double alpha, const bsr_matrix *x, double beta,
+                                 bsr_operand y, const bsr_matrix *out) {
+    const bsr_matrix *m = y.sparse;
+    const int of_y = m ? m->dtype : y.dense ? y.dense->dtype : 0;
+    uint32_t types;
+    bsri_spans set;
+    bsri_batch b;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, x, BSR_ARG_X, BSRI_ANY, alpha == 0 ? BSRI_PATTERN : BSRI_READ));
+    BSRI_TRY(bsri_check_dtype(c, x->dtype, BSRI_ANY, BSR_ARG_X));
+    if (x->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_X, -1, 0);
+    b = bsri_batch_of(x->batch_dims, x->batch);
+    BSRI_TRY(bsri_map_check_operand(c, &set, x, &b, y, beta));
+    BSRI_TRY(bsri_check_matrix_same(c, &set, out, BSR_ARG_OUT, BSRI_ANY, BSRI_WRITE,
+                                    BSRI_MAY_BE(BSR_ARG_X) | BSRI_MAY_BE(BSR_ARG_Y)));
+    BSRI_TRY(bsri_check_batch_out(c, &b, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_same_pattern(c, x, out, BSR_ARG_OUT));
+    if (!o->combine && of_y) return bsri_fail(c, BSR_ITEM_MAP_OPERAND, BSR_ARG_Y, -1, 0);
+    types = BSRI_BIT(x->dtype) | BSRI_BIT(out->dtype) | (of_y ? BSRI_BIT(of_y) : 0);
+    BSRI_TRY(bsri_map_check_options(c, o, (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32));
+    return bsri_check_structure(c, x, BSR_ARG_X, 0);
+}
+
+BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *options, double alpha, const bsr_matrix *x, double beta,
+                           bsr_operand y, const bsr_matrix *out, const bsr_exec *exec) {
+    static const bsr_map_options none = BSR_ZERO;
+    bsri_call c;
+    bsri_map j;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_map_check(&c, options ? options : &none, alpha, x, beta, y, out));
+    memset(&j, 0, sizeof j);
+    j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
+    j.alpha = alpha, j.beta = beta;
+    return bsri_map_start(&c, &j);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>reduce-engine: sums and maxima of stored elements                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_REDUCED (BSRI_FLOATS | BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I64))
+#define BSRI_REDUCE_PARTS 256
+typedef struct bsri_reduce {
+    const bsr_matrix *x;
+    const bsr_dense *out;
+    bsri_stored_blocks stored;
+    int32_t kind, over, isa, compute;
+    double all;            /* elements of a line, stored or not */
+    int64_t tasks, each;   /* of an item: how many, lines of one; of an item as a whole: blocks of one */
+    int64_t item;          /* of an item as a whole: which is at hand, */
+    int64_t first, last;   /* its blocks, */
+    double part[BSRI_REDUCE_PARTS]; /* and what each task found */
+} bsri_reduce;
+
+/* What kinds come down to: a sum or a largest or smallest one, of the elements, their absolutes or squares. */
+BSRI_HD static int bsri_reduce_largest(int kind) { return kind == BSR_REDUCE_MAX || kind == BSR_REDUCE_MAX_ABS; }
+BSRI_HD static int bsri_reduce_absolute(int kind) { return kind == BSR_REDUCE_SUM_ABS || kind == BSR_REDUCE_MAX_ABS; }
+BSRI_HD static int bsri_reduce_squares(int kind) { return kind == BSR_REDUCE_SUM_SQUARES || kind == BSR_REDUCE_NORM2; }
+BSRI_HD static double bsri_reduce_none(int kind) {
+    return kind == BSR_REDUCE_MAX ? -(double)INFINITY : kind == BSR_REDUCE_MIN ? (double)INFINITY : 0.0;
+}
+BSRI_HD static double bsri_reduce_join(int kind, double a, double b) {
+    if (bsri_reduce_largest(kind)) return a != a || a > b ? a : b;
+    if (kind == BSR_REDUCE_MIN) return a != a || a < b ? a : b;
+    return a + b;
+}
+/* From the joined terms of `stored` elements to the result. */
+BSRI_HD static double bsri_reduce_end(int kind, double v, double stored, double all) {
+    if (kind == BSR_REDUCE_NORM2) return sqrt(v);
+    if (kind == BSR_REDUCE_MEAN) return v / stored;
+    return kind == BSR_REDUCE_MEAN_ALL ? v / all : v;
+}
+static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
+    if (bsri_is_one_of(BSRI_FLOATS, d->dtype)) bsri_store_f64(d->data, d->dtype, at, v);
+    else bsri_store_whole(d->data, d->dtype, at, v);
+}
+
+/* n elements joined: lane by lane, then the lanes in order, then the rest. */
+#define BSRI_REDUCE_LANES 16
+#define BSRI_DEFINE_FOLD(NAME, TYPE, SUM, ABS)                                                                  \
+    static double NAME(int kind, const TYPE *x, int64_t n) {                                                     \
+        const int64_t whole = n - n % BSRI_REDUCE_LANES;                                                         \
+        SUM lane[BSRI_REDUCE_LANES];                                                                             \
+        double v = bsri_reduce_none(kind);                                                                       \
+        int64_t i = 0;                                                                                           \
+        int l, least = kind == BSR_REDUCE_MIN, most = bsri_reduce_largest(kind), absolute = bsri_reduce_absolute(kind); \
+        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++) lane[l] = !(least || most) ? 0 : absolute ? (SUM)ABS(x[l]) : (SUM)x[l]; \
+        if (most && absolute)                                                                                    \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++) {                                                        \
+                    const SUM a = (SUM)ABS(x[i + l]);                                                            \
+                    lane[l] = a > lane[l] || a != a ? a : lane[l];                                               \
+                }                                                                                                \
+        else if (most)                                                                                           \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++)                                                          \
+                    lane[l] = x[i + l] > lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];                   \
+        else if (least)                                                                                          \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++)                                                          \
+                    lane[l] = x[i + l] < lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];                   \
+        else if (bsri_reduce_squares(kind))                                                                      \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)x[i + l] * (SUM)x[i + l];                \
+        else if (absolute)                                                                                       \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)ABS(x[i + l]);                           \
+        else                                                                                                     \
+            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
+                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)x[i + l];                                \
+        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++) v = bsri_reduce_join(kind, v, (double)lane[l]);         \
+        for (; i < n; i++) {                                                                                     \
+            const SUM a = absolute ? (SUM)ABS(x[i]) : (SUM)x[i];                                                 \
+            v = bsri_reduce_join(kind, v, (double)(bsri_reduce_squares(kind) ? a * a : a));                      \
+        }                                                                                                        \
+        return v;                                                                                                \
+    }
+#define BSRI_ABS_I32(x) ((x) < 0 ? -(x) : (x))
+BSRI_DEFINE_FOLD(bsri_fold_f32, float, float, fabsf)
+BSRI_DEFINE_FOLD(bsri_fold_f64, double, double, fabs)
+BSRI_DEFINE_FOLD(bsri_fold_i32, int32_t, int32_t, BSRI_ABS_I32) /* of i8: BSRI_MAP_CHUNK squares fit */
+
+/* The type that elements are held in: of i8 i32, whose joined chunks are f64. */
+static int bsri_reduce_held(const bsri_reduce *j) { return j->x->dtype == BSR_I8 ? BSR_I32 : j->compute; }
+static double bsri_fold(const bsri_reduce *j, const bsri_map_buffer *x, int64_t n) {
+    const int held = bsri_reduce_held(j);
+    if (held == BSR_I32) return bsri_fold_i32(j->kind, x->i, n);
+    return held == BSR_F32 ? bsri_fold_f32(j->kind, x->f, n) : bsri_fold_f64(j->kind, x->d, n);
+}
+/* Whole blocks p to end-1 of an item. */
+static double bsri_reduce_blocks(const bsri_reduce *j, const bsri_item *it, int64_t p, int64_t end) {
+    double v = bsri_reduce_none(j->kind);
+    bsri_map_buffer x;
+    bsri_map_piece b;
+    int more;
+    for (more = bsri_map_first(j->x, p, end - p, &b); more; more = bsri_map_next(j->x, end, &b)) {
+        bsri_map_move(j->isa, bsri_reduce_held(j), j->x, it->values, &b, &x, 0);
+        v = bsri_reduce_join(j->kind, v, bsri_fold(j, &x, b.n));
+    }
+    return v;
+}
+/* Row `inner` of blocks p to end-1. */
+static double bsri_reduce_row(const bsri_reduce *j, const bsri_item *it, int64_t inner, int64_t p, int64_t end) {
+    const bsr_matrix *m = j->x;
+    const int64_t most = bsri_max(1, BSRI_MAP_CHUNK / m->block_cols);
+    const int held = bsri_reduce_held(j);
+    double v = bsri_reduce_none(j->kind);
+    int64_t s[3], c, n, w;
+    bsri_map_buffer x;
+    bsri_value_steps(m, s);
+    for (; p < end; p += n) {
+        n = bsri_min(most, end - p);
+        for (c = 0; c < m->block_cols; c += w) {
+            w = bsri_min(m->block_cols - c, BSRI_MAP_CHUNK);
+            bsri_tile_load(j->isa, held, &x, w, bsri_at(it->values, m->dtype, p * s[0] + inner * s[1] + c * s[2]), m->dtype, n, w,
+                           s[0], s[2]);
+            v = bsri_reduce_join(j->kind, v, bsri_fold(j, &x, n * w));
+        }
+    }
+    return v;
+}
+/* Tasks of j->each block rows, or blocks. */
+static void bsri_reduce_task(void *arg, int64_t task) {
+    const bsri_reduce *j = (const bsri_reduce *)arg;
+    const bsr_matrix *m = j->x;
+    const int64_t item = task / j->tasks, first = task % j->tasks * j->each;
+    const int64_t end = bsri_min(first + j->each, j->over == BSR_OVER_BLOCKS ? m->nnz : bsri_block_rows(m));
+    const int64_t group = j->over == BSR_OVER_BLOCKS ? bsri_stored_item(&j->stored, item, 0) : item;
+    const bsri_item it = bsri_matrix_item(&j->stored.batch, group, m);
+    const int64_t at = bsri_dense_offset(&j->stored.batch, group, j->out);
+    int64_t i, r;
+    for (i = first; i < end; i++) {
+        if (j->over == BSR_OVER_BLOCKS) {
+            bsri_reduce_store(j->out, bsri_step(at, i, j->out->row_stride),
+                              bsri_reduce_end(j->kind, bsri_reduce_blocks(j, &it, i, i + 1), j->all, j->all));
+        } else {
+            const int64_t p = bsri_index(it.crow, m->index_dtype, i), last = bsri_index(it.crow, m->index_dtype, i + 1);
+            for (r = 0; r < m->block_rows; r++)
+                bsri_reduce_store(j->out, bsri_step(at, i * m->block_rows + r, j->out->row_stride),
+                                  bsri_reduce_end(j->kind, bsri_reduce_row(j, &it, r, p, last),
+                                                  (double)((last - p) * m->block_cols), j->all));
+        }
+    }
+}
+/* An item as a whole: parts that depend on its blocks alone, joined in order; side by side where there are few items. */
+static void bsri_reduce_part(void *arg, int64_t task) {
+    bsri_reduce *j = (bsri_reduce *)arg;
+    const bsri_item it = bsri_matrix_item(&j->stored.batch, j->item, j->x);
+    const int64_t p = j->first + task * j->each;
+    j->part[task] = bsri_reduce_blocks(j, &it, p, bsri_min(p + j->each, j->last));
+}
+static void bsri_reduce_whole(const bsri_call *c, bsri_reduce *j) {
+    const bsr_matrix *m = j->x;
+    const int64_t area = m->block_rows * m->block_cols;
+    const bsri_item it = bsri_matrix_item(&j->stored.batch, j->item, m);
+    double v = bsri_reduce_none(j->kind);
+    int64_t tasks, i;
+    j->first = bsri_index(it.crow, m->index_dtype, 0), j->last = bsri_index(it.crow, m->index_dtype, bsri_block_rows(m));
+    j->each = bsri_max(bsri_ceil_div(j->last - j->first, BSRI_REDUCE_PARTS), bsri_max(1, 8 * BSRI_MAP_CHUNK / area));
+    tasks = bsri_ceil_div(j->last - j->first, j->each);
+    if (c) bsri_parallel(c, tasks, bsri_map_ns(m, 1), bsri_reduce_part, j);
+    for (i = 0; i < tasks; i++) {
+        if (!c) bsri_reduce_part(j, i);
+        v = bsri_reduce_join(j->kind, v, j->part[i]);
+    }
+    bsri_reduce_store(j->out, bsri_dense_offset(&j->stored.batch, j->item, j->out),
+                      bsri_reduce_end(j->kind, v, (double)(j->last - j->first) * (double)area, j->all));
+}
+static void bsri_reduce_whole_task(void *arg, int64_t item) {
+    bsri_reduce j = *(const bsri_reduce *)arg;
+    j.item = item;
+    bsri_reduce_whole(NULL, &j);
+}
+
+/* Columns: a task has `each` block columns, or a few columns of a wide one, and a sum for each column. It finds its blocks by the
+   transposed index, or looks at all. */
+#define BSRI_REDUCE_COLS BSRI_MAP_CHUNK
+typedef struct bsri_reduce_columns {
+    const bsri_reduce *job;
+    bsri_item it;
+    int64_t first, end, from, width; /* block columns; columns of a single one */
+    double sum[BSRI_REDUCE_COLS], stored[BSRI_REDUCE_COLS]; /* stored: elements of a block column */
+} bsri_reduce_columns;
+/* A row of numbers joined to the sums of its columns. */
+#define BSRI_DEFINE_COLUMN(NAME, TYPE)                                                                             \
+    static void NAME(int kind, double *sum, const TYPE *x, int64_t n) {                                            \
+        int64_t i;                                                                                                 \
+        if (bsri_reduce_largest(kind) || kind == BSR_REDUCE_MIN)                                                   \
+            for (i = 0; i < n; i++)                                                                                \
+                sum[i] = bsri_reduce_join(kind, sum[i], bsri_reduce_absolute(kind) ? fabs((double)x[i]) : (double)x[i]); \
+        else if (bsri_reduce_squares(kind))                                                                        \
+            for (i = 0; i < n; i++) sum[i] += (double)x[i] * (double)x[i];                                         \
+        else if (bsri_reduce_absolute(kind))                                                                       \
+            for (i = 0; i < n; i++) sum[i] += fabs((double)x[i]);                                                  \
+        else                                                                                                       \
+            for (i = 0; i < n; i++) sum[i] += (double)x[i];                                                        \
+    }
+BSRI_DEFINE_COLUMN(bsri_column_f32, float)
+BSRI_DEFINE_COLUMN(bsri_column_f64, double)
+BSRI_DEFINE_COLUMN(bsri_column_i32, int32_t)
+static void bsri_reduce_column_block(bsri_reduce_columns *t, int64_t block_col, int64_t p) {
+    const bsri_reduce *j = t->job;
+    const bsr_matrix *m = j->x;
+    const int held = bsri_reduce_held(j);
+    const int64_t w = t->width, most = bsri_max(1, BSRI_MAP_CHUNK / w);
+    double *sum = t->sum + (block_col - t->first) * w;
+    int64_t s[3], r, n, i;
+    bsri_map_buffer x;
+    bsri_value_steps(m, s);
+    t->stored[block_col - t->first] += (double)m->block_rows;
+    for (r = 0; r < m->block_rows; r += n) {
+        n = bsri_min(most, m->block_rows - r);
+        bsri_tile_load(j->isa, held, &x, w, bsri_at(t->it.values, m->dtype, p * s[0] + r * s[1] + t->from * s[2]), m->dtype, n, w,
+                       s[1], s[2]);
+        for (i = 0; i < n; i++) {
+            if (held == BSR_F32) bsri_column_f32(j->kind, sum, x.f + i * w, w);
+            else if (held == BSR_F64) bsri_column_f64(j->kind, sum, x.d + i * w, w);
+            else bsri_column_i32(j->kind, sum, x.i + i * w, w);
+        }
+    }
+}
+static void bsri_reduce_column_blocks(bsri_reduce_columns *t) {
+    const bsr_matrix *m = t->job->x;
+    const int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m);
+    int64_t i, p, end;
+    if (m->transposed_index) {
+        const char *index = (const char *)m->transposed_index;
+        const int64_t entry = m->flags & BSR_MATRIX_RAGGED ? 0 : t->it.pattern * m->nnz;
+        bsri_view v;
+        bsri_transposed_layout(m, &v);
+        for (i = t->first; i < t->end; i++) {
+            p = bsri_index(index + v.at[0], m->index_dtype, t->it.pattern * (cols + 1) + i);
+            end = bsri_index(index + v.at[0], m->index_dtype, t->it.pattern * (cols + 1) + i + 1);
+            for (; p < end; p++)
+                bsri_reduce_column_block(t, i, bsri_index(index + v.at[2], m->index_dtype, entry + p));
+        }
+        return;
+    }
+    p = bsri_index(t->it.crow, m->index_dtype, 0), end = bsri_index(t->it.crow, m->index_dtype, rows);
+    for (; p < end; p++) {
+        i = bsri_index(t->it.col, m->index_dtype, p);
+        if (i >= t->first && i < t->end) bsri_reduce_column_block(t, i, p);
+    }
+}
+static void bsri_reduce_columns_task(void *arg, int64_t task) {
+    const bsri_reduce *j = (const bsri_reduce *)arg;
+    const bsr_matrix *m = j->x;
+    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS), at = task % j->tasks;
+    bsri_reduce_columns t;
+    int64_t i, out;
+    t.job = j, t.it = bsri_matrix_item(&j->stored.batch, item, m);
+    t.first = at / parts * j->each, t.end = bsri_min(t.first + j->each, bsri_block_cols(m));
+    t.from = at % parts * BSRI_REDUCE_COLS, t.width = bsri_min(m->block_cols - t.from, BSRI_REDUCE_COLS);
+    for (i = 0; i < (t.end - t.first) * t.width; i++) t.sum[i] = bsri_reduce_none(j->kind);
+    for (i = 0; i < t.end - t.first; i++) t.stored[i] = 0;
+    bsri_reduce_column_blocks(&t);
+    out = bsri_dense_offset(&j->stored.batch, item, j->out);
+    for (i = 0; i < (t.end - t.first) * t.width; i++)
+        bsri_reduce_store(j->out, bsri_step(out, t.first * m->block_cols + t.from + i, j->out->col_stride),
+                          bsri_reduce_end(j->kind, t.sum[i], t.stored[i / t.width], j->all));
+}
+
+static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
+    const bsr_matrix *m = j->x;
+    const int64_t area = m->block_rows * m->block_cols;
+    double ns;
+    bsr_plan p;
+    int stop;
+    j->compute = BSRI_BIT(m->dtype) & (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32)) &&
+                         !(c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F32 : BSR_F64;
+    j->stored = bsri_stored_of(m);
+    j->all = j->over == BSR_OVER_ROWS ? (double)m->cols : j->over == BSR_OVER_COLS ? (double)m->rows :
+             j->over == BSR_OVER_BLOCKS ? (double)area : (double)m->rows * (double)m->cols;
+    p = bsri_plan_default(c);
+    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (stop || !j->stored.batch.count) return BSR_OK;
+    j->isa = p.kernel, ns = bsri_map_ns(m, j->stored.batch.count);
+    if (j->over == BSR_OVER_ALL) {
+        if (j->stored.batch.count > 16) bsri_parallel(c, j->stored.batch.count, ns, bsri_reduce_whole_task, j);
+        else
+            for (j->item = 0; j->item < j->stored.batch.count; j->item++) bsri_reduce_whole(c, j);
+    } else if (j->over == BSR_OVER_COLS) {
+        j->each = bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
+        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS);
+        bsri_parallel(c, j->stored.batch.count * j->tasks, ns, bsri_reduce_columns_task, j);
+    } else {
+        const int64_t lines = j->over == BSR_OVER_ROWS ? bsri_block_rows(m) : m->nnz;
+        j->each = j->over == BSR_OVER_ROWS ? bsri_ceil_div(32, m->block_rows) : bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+        j->tasks = bsri_ceil_div(lines, j->each);
+        bsri_parallel(c, (j->over == BSR_OVER_ROWS ? j->stored.batch.count : j->stored.groups.count) * j->tasks, ns,
+                      bsri_reduce_task, j);
+    }
+    return BSR_OK;
+}
+
+static bsr_status bsri_reduce_check(const bsri_call *c, int kind, int over, const bsr_matrix *x, const bsr_dense *out) {
+    bsri_spans set;
+    bsri_stored_blocks s;
+    int64_t rows, cols;
+    int i;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, x, BSR_ARG_X, BSRI_ANY, BSRI_READ));
+    if (kind < BSR_REDUCE_SUM || kind > BSR_REDUCE_MEAN_ALL) return bsri_fail(c, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, kind);
+    if (over < BSR_OVER_ROWS || over > BSR_OVER_ALL) return bsri_fail(c, BSR_ITEM_REDUCE_OVER, BSR_ARG_NONE, -1, over);
+    if (x->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_X, -1, 0);
+    s = bsri_stored_of(x);
+    rows = over == BSR_OVER_ROWS ? x->rows : over == BSR_OVER_BLOCKS ? x->nnz : 1, cols = over == BSR_OVER_COLS ? x->cols : 1;
+    BSRI_TRY(bsri_check_dense(c, &set, out, BSR_ARG_OUT, BSRI_REDUCED, BSRI_WRITE));
+    if (out->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, rows);
+    if (out->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols, cols);
+    BSRI_TRY(bsri_check_batch_out(c, over == BSR_OVER_BLOCKS ? &s.groups : &s.batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+    for (i = 0; i < x->batch_dims && over == BSR_OVER_BLOCKS; i++)
+        if (x->batch[i] == 0) return BSR_OK; /* nothing is read or written */
+    return bsri_check_structure(c, x, BSR_ARG_X, 0);
+}
+
+BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
+                              const bsr_exec *exec) {
+    bsri_call c;
+    bsri_reduce j;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_REDUCE, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
+    memset(&j, 0, sizeof j);
+    j.x = x, j.out = out, j.kind = kind, j.over = over;
+    return bsri_reduce_start(&c, &j);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8815,7 +9780,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
     const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
     double ns = blocks;
     if (b->sparse)
-        ns = (double)bsri_stored_blocks(b->sparse) * (double)b->batch.count *
+        ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
@@ -9504,7 +10469,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
-    stored = (double)bsri_stored_blocks(m) * (double)job.batch.count;
+    stored = (double)bsri_stored_count(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
@@ -9800,7 +10765,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     memset(buffer, 0, (size_t)job.view.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_blocks(m) * (double)job.patterns.count);
+    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_count(m) * (double)job.patterns.count);
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
@@ -14832,7 +15797,7 @@ static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
     if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
     if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
-    return plan->reason == BSR_WHY_TINY && key->n >= 64 && bsr_dtype_size(key->dtype) < 4 ? BSR_ITEM_SLOW_PATH : 0;
+    return plan->reason == BSR_WHY_TINY && key->n >= 64 && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;
 }
 /* Once per key: a slow path; once per operation: a GPU that no table knows. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
@@ -16219,6 +17184,7 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
     return variable || l->kind == BSR_LAYOUT_BSLONGFORMER ? bsri_cuda_layout_lists(c, &d) : BSR_OK;
 }
 #endif
+
 #endif /* BSRI_CUDA */
 extern "C" {
 #endif /* BSRI_CHOOSERS */
@@ -17518,6 +18484,7 @@ static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, vo
     if (item->value.sparse) {
         bsr_matrix m = *item->value.sparse;
         m.transposed_index = m.schedule = NULL; /* they are not written */
+        if (m.flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_SOURCE, -1, 0);
         BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
         BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
     } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
@@ -17578,12 +18545,12 @@ BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_saf
     bsri_json bad;
     bsr_exec exec;
     bsri_call c;
-    uint64_t size = 0;
+    uint64_t size = 0, whole = bytes; /* size_t may have 32 bits */
     int i;
     BSRI_TRY(bsri_file_begin(&c, &exec, error));
     if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
     if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
-    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (whole > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
     if (bytes < BSRI_FILE_PREFIX)
         return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
     for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
@@ -17793,6 +18760,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_SOFTMAX_BACKWARD:
             return BSRI_HAS_ROWS && is_float && to_float && (dtype == BSR_F64) == (out_dtype == BSR_F64);
         case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
+        case BSR_OP_MAP: return BSRI_HAS_MAPS;
+        case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:
         case BSR_OP_FROM_CSR:

@@ -1,16 +1,21 @@
 /* Multiplies a sparse matrix by a dense one, block-sparse, and reports on it: what the matrix is, how it blocks, whether the
    product is right, how fast it is. `spmm --help` lists the options. */
 #define BSRSPARSE_IMPLEMENTATION
-#include "beam.h"
+#include "page.h"
 
 enum { PICTURE_WIDTH = 72, PICTURE_HEIGHT = 36, SVG_CELLS = 256, SVG_SIZE = 640, DENSE_BLOCK = 64 };
 
+enum { MOST = 12 }; /* of an option that is a list */
 typedef struct options {
-    const char *file, *svg;
+    const char *file, *svg, *report, *json;
     int64_t block_rows, block_cols; /* 0: the size that stores least */
     double prune;                   /* negative: no */
     int64_t cols, threads;
     uint64_t seed;
+    int dtype, sweep, peers; /* sweep: every block size, pruning and number of columns */
+    int64_t all_rows[MOST], all_block_cols[MOST], all_cols[MOST];
+    double all_prune[MOST];
+    int blocks, prunes, widths; /* how many there are of each */
 } options;
 
 typedef struct job { /* one matrix and what is made of it */
@@ -25,15 +30,6 @@ typedef struct job { /* one matrix and what is made of it */
 
 /* ---- small things: complaints, progress, options ---- */
 
-static void complain(const char *subject, const char *message) {
-    fprintf(stderr, "spmm: %s: %s\n", subject, message);
-    exit(1);
-}
-static void progress(const char *text) { /* on a terminal only; "" clears the line */
-    if (!isatty(fileno(stderr))) return;
-    fprintf(stderr, "\r\033[K%s", text);
-    fflush(stderr);
-}
 static void print_help(void) {
     printf("usage: spmm [options] [matrix.mtx | matrix.smtx]\n"
            "Multiplies the matrix by a dense one and reports. Without a file: the stiffness matrix of an elastic beam\n"
@@ -45,6 +41,12 @@ static void print_help(void) {
            "  --backend cpu     or cuda (default: cuda where the program was compiled for it and there is a GPU)\n"
            "  --svg file.svg    draw the pattern\n"
            "  --seed 1          of the random numbers\n"
+           "Measured side by side, with a recommendation: any of these, of which the first four take lists (3,4x8,16)\n"
+           "  --block --prune --cols  as above; without --block sizes of 1 to 64\n"
+           "  --dtype f64       or f32, f16, bf16 (default: f32)\n"
+           "  --peers           beside CSR in C, and SciPy and NumPy where Python has them\n"
+           "  --report a.html   a page of its own: picture, plots, errors, machine\n"
+           "  --json a.json     the same numbers for programs\n"
            "  --help            this text\n");
 }
 static int64_t whole_number(const char *option, const char *text, char **end, int64_t low, int64_t high) {
@@ -52,9 +54,14 @@ static int64_t whole_number(const char *option, const char *text, char **end, in
     if (*end == text || v < low || v > high) complain(option, "not a number in the range that makes sense here");
     return (int64_t)v;
 }
+static int one_more(const char *option, int *count) {
+    if (*count == MOST) complain(option, "too many at once");
+    return (*count)++;
+}
 static options read_options(int argc, char **argv) {
-    options o = {NULL, NULL, 0, 0, -1, 128, 0, 1};
+    options o;
     int i;
+    memset(&o, 0, sizeof o), o.prune = -1, o.cols = 128, o.seed = 1, o.dtype = BSR_F32;
     for (i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         char empty[1] = "", *end = empty;
@@ -65,13 +72,37 @@ static options read_options(int argc, char **argv) {
             continue;
         }
         if (!strcmp(name, "--block")) {
-            o.block_rows = o.block_cols = whole_number(name, value, &end, 1, 4096);
-            if (*end == 'x') o.block_cols = whole_number(name, end + 1, &end, 1, 4096);
+            do {
+                const int n = one_more(name, &o.blocks);
+                o.all_rows[n] = o.all_block_cols[n] = whole_number(name, n ? end + 1 : value, &end, 1, 4096);
+                if (*end == 'x') o.all_block_cols[n] = whole_number(name, end + 1, &end, 1, 4096);
+            } while (*end == ',');
+            o.block_rows = o.all_rows[0], o.block_cols = o.all_block_cols[0], o.sweep |= o.blocks > 1;
         } else if (!strcmp(name, "--prune")) {
-            o.prune = strtod(value, &end);
-            if (end == value || !(o.prune >= 0 && o.prune <= 1)) complain(name, "a sparsity from 0 to 1 is wanted");
+            do {
+                const int n = one_more(name, &o.prunes);
+                const char *from = n ? end + 1 : value;
+                o.all_prune[n] = strtod(from, &end);
+                if (end == from || !(o.all_prune[n] >= 0 && o.all_prune[n] <= 1))
+                    complain(name, "a sparsity from 0 to 1 is wanted");
+            } while (*end == ',');
+            o.prune = o.all_prune[0], o.sweep |= o.prunes > 1;
         } else if (!strcmp(name, "--cols")) {
-            o.cols = whole_number(name, value, &end, 1, 1 << 20);
+            do {
+                const int n = one_more(name, &o.widths);
+                o.all_cols[n] = whole_number(name, n ? end + 1 : value, &end, 1, 1 << 20);
+            } while (*end == ',');
+            o.cols = o.all_cols[0], o.sweep |= o.widths > 1;
+        } else if (!strcmp(name, "--dtype")) {
+            for (o.dtype = BSR_F16; o.dtype <= BSR_F64 && strcmp(value, bsr_dtype_name(o.dtype)); o.dtype++) {}
+            if (o.dtype > BSR_F64) complain(name, "f16, bf16, f32 or f64");
+            o.sweep = 1;
+        } else if (!strcmp(name, "--peers")) {
+            o.peers = o.sweep = 1;
+            continue;
+        } else if (!strcmp(name, "--report") || !strcmp(name, "--json")) {
+            if (!*value) complain(name, "a file name is wanted");
+            *(name[2] == 'r' ? &o.report : &o.json) = value, o.sweep = 1;
         } else if (!strcmp(name, "--threads")) {
             o.threads = whole_number(name, value, &end, 1, 4096);
         } else if (!strcmp(name, "--seed")) {
@@ -92,66 +123,14 @@ static options read_options(int argc, char **argv) {
 
 /* ---- where matrices come from ---- */
 
-static char *read_text(const char *path, size_t *bytes) {
-    FILE *f = fopen(path, "rb");
-    size_t capacity = 1 << 16, got;
-    char *text = (char *)malloc(capacity);
-    *bytes = 0;
-    if (!f) complain(path, "can't open the file");
-    while (text && (got = fread(text + *bytes, 1, capacity - *bytes, f)) > 0) {
-        *bytes += got;
-        if (*bytes == capacity) text = (char *)realloc(text, capacity *= 2);
-    }
-    if (!text || ferror(f)) complain(path, "can't read the file");
-    fclose(f);
-    return text;
-}
-static void require_parsed(const char *path, bsr_status status, const bsr_error *error) {
-    char line[320];
-    const char *text = line, *place;
-    if (status == BSR_OK) return;
-    bsr_error_string(error, line, sizeof line);
-    progress("");
-    if ((place = strstr(line, "line ")) != NULL && strstr(place, ": ")) text = strstr(place, ": ") + 2; /* it is in front */
-    if (error->index > 0) fprintf(stderr, "%s:%lld: %s\n", path, (long long)error->index, text);
-    else fprintf(stderr, "%s: %s\n", path, line);
-    exit(1);
-}
-static int ends_with(const char *text, const char *tail) {
-    size_t n = strlen(text), m = strlen(tail);
-    return n >= m && !strcmp(text + n - m, tail);
-}
 static void draw_values(job *j) {
     int64_t i;
     for (i = 0; i < j->e.count; i++) j->e.value[i] = random_normal(&j->random);
 }
 static void read_file(job *j, const char *path) {
     bsr_file_info info;
-    bsr_error error;
-    size_t bytes;
-    char *text;
-    int smtx = ends_with(path, ".smtx");
-    if (!smtx && !ends_with(path, ".mtx")) complain(path, "neither a .mtx nor a .smtx file");
-    progress("reading the file");
-    text = read_text(path, &bytes);
-    require_parsed(path,
-                   smtx ? bsr_parse_smtx(text, bytes, &info, NULL, NULL, 0, &error)
-                        : bsr_parse_matrix_market(text, bytes, &info, NULL, NULL, NULL, 0, &error),
-                   &error);
-    j->e = entries_make(info.rows, info.cols, info.entries);
-    j->e.count = info.entries;
-    if (smtx) {
-        int64_t *crow = (int64_t *)allocate(info.rows + 1, sizeof *crow), r, p;
-        require_parsed(path, bsr_parse_smtx(text, bytes, &info, crow, j->e.col, info.entries, &error), &error);
-        for (r = 0; r < info.rows; r++)
-            for (p = crow[r]; p < crow[r + 1]; p++) j->e.row[p] = r;
-        release(crow);
-    } else {
-        require_parsed(path, bsr_parse_matrix_market(text, bytes, &info, j->e.row, j->e.col, j->e.value, info.entries, &error),
-                       &error);
-    }
+    j->e = read_entries(path, &info);
     if (!info.has_values) draw_values(j);
-    free(text);
     j->name = path;
     j->what = info.symmetric == 1 ? "symmetric, both halves stored"
               : info.symmetric    ? "skew-symmetric, both halves stored"
@@ -281,14 +260,12 @@ static void draw_text(const bsr_matrix *m) {
     printf("+\n");
     release(cell);
 }
-static void draw_svg(const job *j, const char *path) {
-    const bsr_matrix *m = &j->A;
+static void put_svg(FILE *f, const void *user) {
+    const bsr_matrix *m = (const bsr_matrix *)user;
     double scale = SVG_SIZE / (double)(m->rows > m->cols ? m->rows : m->cols), most, w, h;
     int width = fitted((double)(m->cols / m->block_cols), SVG_CELLS),
         height = fitted((double)(m->rows / m->block_rows), SVG_CELLS), x, y;
     double *cell = (double *)allocate((int64_t)width * height, sizeof *cell);
-    FILE *f = fopen(path, "w");
-    if (!f) complain(path, "can't write the file");
     most = densities(m, width, height, cell);
     w = (double)m->cols * scale / width, h = (double)m->rows * scale / height;
     fprintf(
@@ -304,8 +281,13 @@ static void draw_svg(const job *j, const char *path) {
                         w, h, 0.15 + 0.85 * cell[y * width + x] / most);
     fprintf(f, "</g>\n<text y=\"%.1f\">%lld x %lld, %lld blocks of %lld x %lld</text>\n</svg>\n", h * height + 24,
             (long long)m->rows, (long long)m->cols, (long long)m->nnz, (long long)m->block_rows, (long long)m->block_cols);
-    if (fclose(f)) complain(path, "can't write the file");
     release(cell);
+}
+static void draw_svg(const job *j, const char *path) {
+    FILE *f = fopen(path, "w");
+    if (!f) complain(path, "can't write the file");
+    put_svg(f, &j->A);
+    if (fclose(f)) complain(path, "can't write the file");
     printf("  picture     %s\n", path);
 }
 
@@ -447,6 +429,130 @@ static int report(job *j, int64_t block_rows, int64_t block_cols, double prune, 
     return worst <= 1;
 }
 
+/* ---- side by side ---- */
+
+/* CSR as a program without a library has it: one column, or several by rows. */
+#define CSR_LOOPS(NAME, T)                                                                                                  \
+    static void NAME(const bsr_matrix *A, const T *x, T *y, int64_t n) {                                                    \
+        const int32_t *crow = (const int32_t *)A->crow_indices, *col = (const int32_t *)A->col_indices;                     \
+        const T *v = (const T *)A->values;                                                                                  \
+        int64_t i, k, p;                                                                                                    \
+        for (i = 0; i < A->rows; i++) {                                                                                     \
+            T sum = 0;                                                                                                      \
+            for (p = crow[i]; p < crow[i + 1] && n == 1; p++) sum += v[p] * x[col[p]];                                      \
+            for (k = 0; k < n; k++) y[i * n + k] = sum;                                                                     \
+            for (p = crow[i]; p < crow[i + 1] && n > 1; p++)                                                                \
+                for (k = 0; k < n; k++) y[i * n + k] += v[p] * x[col[p] * n + k];                                           \
+        }                                                                                                                   \
+    }
+CSR_LOOPS(csr_f32, float)
+CSR_LOOPS(csr_f64, double)
+static double csr_time(const sweep *s, int64_t n) {
+    bsr_matrix A = matrix_from_entries(s->build, s->e, 1, 1, s->dtype);
+    double *x = (double *)allocate((A.rows + A.cols) * n, sizeof *x), *y = x + A.cols * n, t[50], all = 0;
+    int runs;
+    for (runs = 0; runs < 50 && (runs < 6 || all < 0.2); all += t[runs++]) {
+        const double start = seconds();
+        if (s->dtype == BSR_F64) csr_f64(&A, x, y, n);
+        else csr_f32(&A, (const float *)(const void *)x, (float *)(void *)y, n);
+        t[runs] = seconds() - start;
+    }
+    qsort(t, (size_t)runs, sizeof *t, by_value);
+    release(x), matrix_free(&A);
+    return fmax(t[runs / 2], 1e-9);
+}
+static void add_peer(sweep *s, const char *name, int64_t cols, double t) {
+    sample *x = &s->list[s->count];
+    if (s->count == (int)(sizeof s->list / sizeof s->list[0]) || !(t > 0)) return;
+    memset(x, 0, sizeof *x), s->count++;
+    snprintf(x->name, sizeof x->name, "%s", name), x->cols = cols, x->seconds = t, x->prune = x->error = -1;
+}
+/* SciPy and NumPy, through examples/peers.py: absent where Python or they are. */
+static void python_peers(sweep *s, const options *o, const sample *best) {
+#ifndef _WIN32
+    char command[4096], line[256], name[64];
+    const char *python = getenv("PYTHON");
+    FILE *f;
+    int i, found = 0;
+    if (!o->file || strchr(o->file, '\'') || (s->dtype != BSR_F32 && s->dtype != BSR_F64)) return;
+    snprintf(command, sizeof command, "%s examples/peers.py '%s' %s %lld %lld", python && *python ? python : "python3", o->file,
+             s->dtype == BSR_F64 ? "float64" : "float32", (long long)best->block_rows, (long long)best->block_cols);
+    for (i = 0; i < o->widths; i++)
+        snprintf(command + strlen(command), sizeof command - strlen(command), " %lld", (long long)o->all_cols[i]);
+    snprintf(command + strlen(command), sizeof command - strlen(command), " 2> /dev/null");
+    f = popen(command, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        long long cols;
+        double t;
+        if (sscanf(line, "%63[^\t]\t%lld\t%lf", name, &cols, &t) == 3) add_peer(s, name, cols, t), found++;
+    }
+    if (f) pclose(f);
+    if (!found) printf("  SciPy and NumPy are absent: no Python, or it lacks them\n");
+#else
+    (void)s, (void)o, (void)best;
+#endif
+}
+static void print_sweep(const sweep *s) {
+    int i;
+    printf("\n  what                columns  sparsity     blocks   fill %%        MB         ms     GB/s   error/bound\n");
+    for (i = 0; i < s->count; i++) {
+        const sample *x = &s->list[i];
+        char sparsity[16] = "-";
+        if (x->prune >= 0) snprintf(sparsity, sizeof sparsity, "%.3g", x->prune);
+        printf("  %-19s %7lld  %8s ", x->name, (long long)x->cols, sparsity);
+        if (x->error < 0) printf("%10s %8s %9s %10.4f\n", "", "", "", 1e3 * x->seconds);
+        else printf("%10lld %8.1f %9.2f %10.4f %8.1f   %.2g%s\n", (long long)x->blocks, 100 * x->fill, x->bytes / 1e6,
+                    1e3 * x->seconds, x->bytes / x->seconds / 1e9, x->error, x->error <= 1 ? "" : " WRONG");
+    }
+}
+/* Measures all that is asked for, writes the reports. Returns 1 where every product is right. */
+static int side_by_side(job *j, options *o) {
+    static const int sizes[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
+    static sweep s;
+    char text[900], backend[64];
+    bsr_info info;
+    bsr_matrix shown;
+    int b, p, w, good = 1;
+    if (!o->blocks)
+        for (; o->blocks < 9; o->blocks++) o->all_rows[o->blocks] = o->all_block_cols[o->blocks] = sizes[o->blocks];
+    if (!o->widths) o->all_cols[o->widths++] = o->cols;
+    s.run = j->run, s.build = j->ctx, s.e = &j->e, s.dtype = o->dtype, s.random = o->seed;
+    shown = matrix_from_entries(j->ctx, &j->e, 1, 1, BSR_F32), s.stored = shown.nnz, matrix_free(&shown);
+    for (w = 0; w < o->widths; w++)
+        for (p = -1; p < o->prunes; p++)
+            for (b = 0; b < o->blocks; b++) {
+                progress("measuring");
+                sweep_one(&s, o->all_rows[b], o->all_block_cols[b], p < 0 ? -1 : o->all_prune[p], o->all_cols[w]);
+                good &= s.list[s.count - 1].error <= 1;
+            }
+    s.best = fastest(&s, o->all_cols[0], 0);
+    for (w = 0; w < o->widths && o->peers && (s.dtype == BSR_F32 || s.dtype == BSR_F64); w++)
+        add_peer(&s, "CSR, a loop in C", o->all_cols[w], csr_time(&s, o->all_cols[w]));
+    if (o->peers) python_peers(&s, o, &s.list[s.best]);
+    progress("");
+    printf("\n%s: %s\n  %lld x %lld, %lld entries\n", j->name, j->what, (long long)j->e.rows, (long long)j->e.cols,
+           (long long)s.stored);
+    print_sweep(&s);
+    for (w = 0; w < o->widths; w++) {
+        const sample *best = &s.list[fastest(&s, o->all_cols[w], 0)];
+        reasons(&s, best, text, sizeof text);
+        printf("\n  take blocks of %s. %s\n", best->name, text);
+    }
+    bsr_query_info(j->run, &info);
+    snprintf(backend, sizeof backend, "%s, %s", info.backend_name, info.isa_name);
+    if (!on_gpu) snprintf(backend, sizeof backend, "%s, %d threads", info.isa_name, (int)info.threads);
+    shown = matrix_from_entries(j->ctx, &j->e, s.list[s.best].block_rows, s.list[s.best].block_cols, BSR_F32);
+    if (o->report) write_page(&s, o->report, j->name, backend, o->all_cols, o->widths, put_svg, &shown);
+    if (o->json) {
+        FILE *f = fopen(o->json, "w");
+        if (!f) complain(o->json, "can't write the file");
+        machine_name(text, sizeof text), put_json(f, &s, j->name, text, backend);
+        if (fclose(f)) complain(o->json, "can't write the file");
+    }
+    matrix_free(&shown), entries_free(&j->e);
+    return good;
+}
+
 int main(int argc, char **argv) {
     options o = read_options(argc, argv);
     bsr_context *builder, *ctx = open_backend(argc, argv, o.threads, &builder);
@@ -456,7 +562,10 @@ int main(int argc, char **argv) {
     j.opt = &o, j.run = ctx, j.ctx = builder, j.random = o.seed;
     if (o.file) read_file(&j, o.file);
     print_backend(ctx);
-    if (o.file) {
+    if (o.sweep) {
+        if (!o.file) make_beam(&j);
+        good = side_by_side(&j, &o);
+    } else if (o.file) {
         good = report(&j, o.block_rows, o.block_cols, o.prune, o.svg);
     } else {
         char second[1024] = "";

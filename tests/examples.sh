@@ -46,6 +46,21 @@ for s in 0.8 0.95; do
 done
 
 # ---- options, picture ----
+for s in "--dtype f64 --cols 1,8 --prune 0.9" "--dtype bf16 --cols 5 --block 3,4x8"; do
+    case_ "spmm side by side, $s" "[ -f $data/bcsstk16.mtx ] || { echo '$data/bcsstk16.mtx is absent'; exit 77; }
+        out=$tmp/side$case_count; $spmm $s --report \$out.html --json \$out.json $data/bcsstk16.mtx > \$out.txt
+        grep -q 'take blocks of' \$out.txt; ! grep -q WRONG \$out.txt; tail -n 1 \$out.html | grep -q '</html>'
+        [ \$(grep -o '<svg' \$out.html | wc -l) -ge 3 ]; ! grep -q 'src=\|href=' \$out.html
+        ! command -v python3 > /dev/null || python3 -c 'import json, sys; d = json.load(open(sys.argv[1]))
+assert d[\"rows\"] == 4884 and d[\"entries\"] == 290378 and d[\"recommended\"] in [r[\"name\"] for r in d[\"results\"]]
+assert all(0 <= r[\"error\"] <= 1 and r[\"seconds\"] > 0 for r in d[\"results\"])' \$out.json"
+done
+case_ "spmm beside others" "[ -f $data/bcsstk16.mtx ] || { echo '$data/bcsstk16.mtx is absent'; exit 77; }
+    $spmm --dtype f64 --cols 1 --block 3 --peers $data/bcsstk16.mtx > $tmp/peers.txt; grep -q 'CSR, a loop in C' $tmp/peers.txt
+    python3 -c 'import scipy' 2> /dev/null || { grep -q 'are absent' $tmp/peers.txt; exit; }
+    grep -q 'SciPy BSR 3 x 3' $tmp/peers.txt; grep -q 'NumPy dense' $tmp/peers.txt"
+case_ "cg on a matrix of a file" "[ -f $data/bcsstk16.mtx ] || { echo '$data/bcsstk16.mtx is absent'; exit 77; }
+    for b in 1 3 8; do $folder/cg --block \$b $data/bcsstk16.mtx > $tmp/cg.txt; tail -n 1 $tmp/cg.txt | grep -qx ok; done"
 good() { case_ "spmm $1" "$2"; }
 good "--help" "$folder/spmm --help | grep -q -- --block"
 printf '%%%%MatrixMarket matrix coordinate real general\n%% a comment\n5 7 3\n1 1 2.5\n5 7 -1\n3 2 4e-1\n' > "$tmp/small.mtx"
@@ -117,5 +132,12 @@ refused "--unknown 1"
 refused "--backend gpu"
 refused "--backend"
 refused "--svg"
+refused "--report"
+refused "--dtype i8"
+refused "--block 3,"
+refused "--block 3,0"
+refused "--cols 1,x"
+refused "--prune 0.5,2"
+refused "--cols 1,2,3,4,5,6,7,8,9,10,11,12,13"
 case_ "svg can't be written" "code=0; $spmm --svg $tmp/no/such/folder.svg $tmp/small.mtx > /dev/null 2>&1 || code=\$?; [ \$code -eq 1 ]"
 cases_end

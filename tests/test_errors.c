@@ -24,6 +24,8 @@
     X(SOFTMAX, softmax, "")                   \
     X(SOFTMAX_BACKWARD, softmax_backward, "") \
     X(ATTENTION, attention, "")               \
+    X(MAP, map, "")                           \
+    X(REDUCE, reduce, "")                     \
     X(VALIDATE, validate, "")                 \
     X(TO_DENSE, to_dense, "")                 \
     X(FROM_DENSE, from_dense, "")             \
@@ -58,6 +60,9 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_epilogue epilogue;
     bsr_softmax_options softmax;
     bsr_attention_options attention;
+    bsr_map_options maps;
+    const bsr_dense *map_dense;
+    int kind, over;
     bsr_layout layout;
     double alpha, beta, scale, sparsity;
     int64_t rows, cols, nnz, n;
@@ -121,7 +126,10 @@ static fixture fixture_new(int call) {
     if (call == SUM) f.c = dense_out(&f, 6, 5);
     if (call == DDS) f.b = dense_in(5, 6), f.c = dense_out(&f, 5, 12);
     if (call == BACKWARD) f.c = dense_in(6, 5), f.da.data = NULL, f.t = sparse_out(&f, &f.a), f.db = dense_out(&f, 12, 5);
-    if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD) f.t = sparse_out(&f, &f.a);
+    if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP)
+        f.t = sparse_out(&f, &f.a);
+    if (call == REDUCE) f.out = dense_out(&f, 6, 1);
+    f.maps.combine = BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
     if (call == ATTENTION) {
         f.x = dense_in(6, 7), f.y = dense_in(12, 7);
         f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
@@ -190,6 +198,12 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case SOFTMAX: return bsr_softmax(f->ctx, f->scale, f->pa, &f->softmax, f->pt, e);
         case SOFTMAX_BACKWARD: return bsr_softmax_backward(f->ctx, f->scale, f->pa, f->pp, f->pt, e);
         case ATTENTION: return bsr_attention(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, &f->lse, e);
+        case MAP: {
+            bsr_operand y;
+            y.sparse = f->pp, y.dense = f->map_dense;
+            return bsr_map(f->ctx, &f->maps, f->alpha, f->pa, f->beta, y, f->pt, e);
+        }
+        case REDUCE: return bsr_reduce(f->ctx, f->kind, f->over, f->pa, f->pout, e);
         case VALIDATE: return bsr_validate(f->ctx, f->pa, e);
         case TO_DENSE: return bsr_to_dense(f->ctx, f->pa, f->pout, e);
         case FROM_DENSE: return bsr_from_dense(f->ctx, &f->source, f->pm ? &f->m : NULL, e);
@@ -734,6 +748,64 @@ TEST(bad_attention) {
         f->x.batch[0] = 3; f->out.batch[0] = f->lse.batch[0] = 3; f->y.batch[0] = f->z.batch[0] = 2;
         f->x.rows = f->out.rows = f->lse.rows = 6; f->out.batch_stride[0] = 30; f->lse.batch_stride[0] = 6);
 }
+TEST(bad_maps) {
+    BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
+    BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pt = NULL);
+    BAD(MAP, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, 8, f->maps.combine = 8);
+    BAD(MAP, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, -1, f->maps.combine = -1);
+    BAD(MAP, BSR_ITEM_MAP_OPERAND, BSR_ARG_Y, -1, 0, f->maps.combine = BSR_COMBINE_NONE);
+    BAD(MAP, BSR_ITEM_OPERAND_KIND, BSR_ARG_Y, -1, 0, f->map_dense = &f->rel);
+    BAD(MAP, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 5, f->maps.function = 5);
+    BAD(MAP, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 99, f->maps.function = 99);
+    BAD(MAP, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 112, f->maps.function = 112);
+    BAD(MAP, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, -1, f->maps.function = -1);
+    BAD(MAP, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, 1002, f->maps.function = 1002);
+    BAD(MAP, BSR_ITEM_MAP_BOUNDS, BSR_ARG_OPTIONS, -1, 0, f->maps.function = BSR_MAP_CLAMP; f->maps.low = 1);
+    BAD(MAP, BSR_ITEM_MAP_BOUNDS, BSR_ARG_OPTIONS, -1, 0, f->maps.function = BSR_MAP_CLAMP; f->maps.high = NAN);
+    BAD(MAP, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0, f->maps.dropout_p = 1.5);
+    BAD(MAP, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0, f->maps.dropout_p = NAN);
+    BAD(MAP, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, 2, f->maps.flags = 2);
+    BAD(MAP, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, 3, f->maps.reserved = 3);
+    BAD(MAP, BSR_ITEM_MAP_GRADIENT, BSR_ARG_OPTIONS, -1, BSR_EPILOGUE_tf_square, f->maps.function = BSR_EPILOGUE_tf_square;
+        f->maps.combine = BSR_COMBINE_GRADIENT);
+    BAD(MAP, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, BSR_EPILOGUE_tf_square, f->maps.function = BSR_EPILOGUE_tf_square;
+        f->s.dtype = BSR_I32);
+    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_X, -1, 77, f->a.dtype = 77);
+    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_Y, -1, 77, f->s.dtype = 77);
+    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_Y, -1, 77, f->s.dtype = 77; f->beta = 0);
+    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_OUT, -1, 9, f->t.dtype = 9);
+    BAD(MAP, BSR_ITEM_VALUES_NULL, BSR_ARG_X, -1, 0, f->a.values = NULL);
+    BAD(MAP, BSR_ITEM_VALUES_NULL, BSR_ARG_Y, -1, 0, f->s.values = NULL);
+    BAD(MAP, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 4, f->t.rows = 4);
+    BAD(MAP, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_Y, -1, 6, f->s.nnz = 6);
+    BAD(MAP, BSR_ITEM_COLS_MISMATCH, BSR_ARG_Y, -1, 11, f->pp = NULL; f->map_dense = &f->key; f->key.cols = 11);
+    BAD(MAP, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_Y, -1, 5, f->pp = NULL; f->map_dense = &f->rel; f->rel.rows = 5);
+    BAD(MAP, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_Y, f->s.values = (char *)f->t.values + 4);
+    BAD(MAP, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_X, f->a.values = f->t.values; f->a.dtype = BSR_F16);
+    BAD(MAP, BSR_ITEM_PATTERN_MISMATCH, BSR_ARG_Y, ANY, ANY, {
+        int32_t *to_ = (int32_t *)bt_alloc(28, 4);
+        int i_;
+        for (i_ = 0; i_ < 7; i_++) to_[i_] = (int32_t)((t_col(&f->s, 0, i_) + 1) % 4);
+        f->s.col_indices = to_;
+    });
+    BAD(REDUCE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
+    BAD(REDUCE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(REDUCE, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, 0, f->kind = 0);
+    BAD(REDUCE, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, 10, f->kind = 10);
+    BAD(REDUCE, BSR_ITEM_REDUCE_OVER, BSR_ARG_NONE, -1, 0, f->over = 0);
+    BAD(REDUCE, BSR_ITEM_REDUCE_OVER, BSR_ARG_NONE, -1, 5, f->over = 5);
+    BAD(REDUCE, BSR_ITEM_VALUES_NULL, BSR_ARG_X, -1, 0, f->a.values = NULL);
+    BAD(REDUCE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 5, f->out.rows = 5);
+    BAD(REDUCE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->over = BSR_OVER_COLS);
+    BAD(REDUCE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->over = BSR_OVER_BLOCKS);
+    BAD(REDUCE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->over = BSR_OVER_ALL);
+    BAD(REDUCE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, 2, f->out.cols = 2; f->out.row_stride = 2; f->out.data = f->a.values;
+        f->a.values = bt_alloc(4 * 42, 4));
+    BAD(REDUCE, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_OUT, -1, BSR_I8, f->out.dtype = BSR_I8);
+    BAD(REDUCE, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_X, -1, 77, f->a.dtype = 77);
+    BAD(REDUCE, BSR_ITEM_BATCH_DIMS, BSR_ARG_OUT, -1, ANY, f->a.batch_dims = 1; f->a.batch[0] = 2);
+    BAD(REDUCE, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_X, f->out.data = f->a.values);
+}
 TEST(bad_conversions) {
     BAD(TO_DENSE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
     BAD(TO_DENSE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 4, f->out.rows = 4);
@@ -902,7 +974,7 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
 TEST(structure_mutators) {
     static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
                                 SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
-                                TRANSPOSED, SCHEDULE, INDICES};
+                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -920,16 +992,16 @@ TEST(structure_mutators) {
                 m = call == SDD || call == SAMPLED ? &f.t : &f.a;
                 *m = known_matrix(type ? BSR_I64 : BSR_I32);
                 if (call == SAMPLED) f.beta = 0;
-                if (call == SOFTMAX || call == SOFTMAX_BACKWARD || call == BACKWARD)
+                if (call == SOFTMAX || call == SOFTMAX_BACKWARD || call == BACKWARD || call == MAP)
                     f.t = f.a, t_make_values(&f.t, BSR_F32, PACKED, 0), bt_mark_output(f.t.values);
-                if (call == SOFTMAX_BACKWARD)
+                if (call == SOFTMAX_BACKWARD || call == MAP)
                     f.s = f.a, t_make_values(&f.s, BSR_F32, PACKED, 0), t_fill_values(&f.s, FILL_SIGNED);
                 if (call == SDD || call == SAMPLED) bt_mark_output(m->values), memset(m->values, BT_POISON, 7 * 6 * 4);
                 f.outputs = 0;
                 if (which == 9 || which == 8) f.sparsity = 0;
                 e = t_exec(0);
                 mutate(m, which, &index, &value);
-                if (call == SOFTMAX || call == SOFTMAX_BACKWARD) f.t.nnz = f.s.nnz = f.a.nnz;
+                if (call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP) f.t.nnz = f.s.nnz = f.a.nnz;
                 if (call == SAMPLED) f.pp = NULL;
                 bt_before_call();
                 status = run(&f, call, &e);
@@ -995,7 +1067,7 @@ static int collect(fixture *f, field *list, int call) {
     int n = 0;
     if (call != SCATTER && call != SDD && call != SAMPLED && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
-    if (call == SAMPLED || call == SOFTMAX_BACKWARD) add_matrix(list, &n, &f->s, 0);
+    if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP) add_matrix(list, &n, &f->s, 0);
     add_matrix(list, &n, &f->t, 0), add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM);
     if (call <= BACKWARD) add_dense(list, &n, &f->b), add_dense(list, &n, &f->c);
     if (call == ADDMM)
@@ -1005,7 +1077,7 @@ static int collect(fixture *f, field *list, int call) {
     if (call == SDD || call == SAMPLED || call == ATTENTION) add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
     if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
     if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
-    if (call == TO_DENSE) add_dense(list, &n, &f->out);
+    if (call == TO_DENSE || call == REDUCE) add_dense(list, &n, &f->out);
     if (call == BACKWARD) add_dense(list, &n, &f->db);
     if (call == FROM_DENSE || call == PRUNE) add_dense(list, &n, &f->source);
     if (call == FROM_CSR || call == FROM_COO)
@@ -1522,7 +1594,8 @@ TEST(supports) {
 TEST(supports_is_true) {
     static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
                               BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
-                              BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_SUM_MM};
+                              BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE,
+                              BSR_OP_SUM_MM};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1557,6 +1630,16 @@ TEST(supports_is_true) {
                         break;
                     }
                     case BSR_OP_TO_DENSE: status = bsr_to_dense(ctx, &a, &full, &e); break;
+                    case BSR_OP_MAP: {
+                        const bsr_operand none = BSR_ZERO;
+                        status = bsr_map(ctx, NULL, 1, &a, 0, none, &t, &e);
+                        break;
+                    }
+                    case BSR_OP_REDUCE: {
+                        bsr_dense sums = t_output(out, 4, 1, ROW, NO_BATCH);
+                        status = bsr_reduce(ctx, BSR_REDUCE_SUM, BSR_OVER_ROWS, &a, &sums, &e);
+                        break;
+                    }
                     case BSR_OP_FROM_DENSE:
                     case BSR_OP_PRUNE: {
                         bsr_dense source = t_random(in, 4, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -1676,7 +1759,7 @@ int main(int argc, char **argv) {
         {"bad_scatter", bad_scatter},
         {"bad_sampled", bad_sampled},
         {"bad_rows", bad_rows},
-        {"bad_attention", bad_attention},
+        {"bad_maps", bad_maps}, {"bad_attention", bad_attention},
         {"bad_conversions", bad_conversions},
         {"structure_mutators", structure_mutators},
         {"any_number_anywhere", any_number_anywhere},

@@ -409,6 +409,7 @@ TEST(writer_refuses) {
     REFUSED(d.dtype = 99, d.dtype = BSR_F32, BSR_BAD_DTYPE, BSR_ITEM_DTYPE_UNKNOWN, -2);
     REFUSED(d.rows = -1, d.rows = 2, BSR_BAD_SHAPE, BSR_ITEM_SIZE_NEGATIVE, 0);
     REFUSED(d.row_stride = 0; d.rows = INT64_MAX / 4, d.row_stride = 3; d.rows = 2, BSR_OVERFLOW, BSR_ITEM_SIZE_OVERFLOW, -2);
+    REFUSED(m = bsr_matrix_rows(bad, 1, 2), m = bad, BSR_UNSUPPORTED, BSR_ITEM_ROW_VIEW, -1);
     REFUSED(m.block_cols = 4, m = bad, BSR_BAD_SHAPE, BSR_ITEM_BLOCK_DIVIDES, 1);
     REFUSED(m.index_dtype = BSR_F32, m = bad, BSR_BAD_DTYPE, BSR_ITEM_INDEX_DTYPE, -2);
     REFUSED(m.crow_indices = NULL, m = bad, BSR_NULL_POINTER, BSR_ITEM_CROW_NULL, -2);

@@ -6,7 +6,7 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
 #include "operations.h"
-#include "ref64.h"
+#include "ref_maps.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
 #define T_WAYS 3
@@ -300,6 +300,54 @@ static void random_softmax_backward(int turn) {
     want = ref_softmax_backward(scale, &y, &dy);
     if (place < 3) dx = place ? y : dy, bt_mark_output(dx.values);
     if (RUN_OK(bsr_softmax_backward(t_any_context(), scale, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, REF_MAY_BE_ZERO);
+}
+/* Any function, any operand, any types; in place, dropped. */
+static void random_map(int turn) {
+    static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
+    const int type = bt_below(3) ? a_type(turn) : all[bt_below(8)], of_y = bt_below(2) ? type : all[bt_below(8)];
+    const int wide = REF_WIDE(type) || REF_WIDE(of_y), users = !wide && bt_below(8) == 0;
+    const int64_t form = bt_below(4); /* of y: none, a matrix, dense, dense and repeated */
+    t_spec s = some_spec(type, bt_below(3) ? FILL_SIGNED : FILL_POSITIVE, 100);
+    const double alpha = bt_below(8) ? t_draw(FILL_SIGNED, BSR_F64) : (double)bt_below(2);
+    const double beta = bt_below(8) ? t_draw(FILL_SIGNED, BSR_F64) : (double)bt_below(2);
+    bsr_exec e = t_exec(!users && bt_below(8) == 0 ? BSR_EXEC_ACCUMULATE_F64 : 0);
+    bsr_map_options o;
+    bsr_matrix x, m, out;
+    bsr_dense d;
+    bsr_operand y;
+    memset(&o, 0, sizeof o), memset(&y, 0, sizeof y), describe(&s, "");
+    o.function = bt_below(4) == 0 ? 0
+                 : bt_below(2)    ? (int32_t)bt_range(0, BSR_ACT_SILU)
+                                  : (int32_t)bt_range(BSR_MAP_ABS, BSR_MAP_CLAMP);
+    if (users) o.function = (int32_t)bt_range(BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square);
+    o.combine = (int32_t)bt_range(form ? 1 : 0, users ? BSR_COMBINE_MIN : BSR_COMBINE_GRADIENT),
+    o.flags = bt_below(2) ? BSR_MAP_AFTER : 0;
+    o.low = -0.5, o.high = 0.25, o.dropout_p = bt_below(4) ? 0 : bt_uniform(), o.dropout_seed = bt_random();
+    x = t_matrix(&s), m = x;
+    t_make_values(&m, of_y, some_blocks(), 0), t_fill_values(&m, FILL_POSITIVE);
+    d = t_random(of_y, form == 3 && bt_below(2) ? 1 : x.rows, form == 3 && bt_below(2) ? 1 : x.cols, some_layout(),
+                 narrowed(s.batch), 0, FILL_POSITIVE);
+    if (form == 1) y.sparse = &m;
+    if (form > 1) y.dense = &d;
+    out = t_matrix_output(&x, bt_below(2) || wide ? type : users ? BSR_F32 : all[bt_below(5)], some_blocks());
+    if (o.function == BSR_MAP_SIGN || out.dtype == BSR_BOOL) o.combine = o.flags = 0, memset(&y, 0, sizeof y); /* jumps at 0 */
+    bt_describe("function %d, combination %d, y %d in %s, to %s, dropped %g", o.function, o.combine, (int)form,
+                bsr_dtype_name(of_y), bsr_dtype_name(out.dtype), o.dropout_p);
+    if (RUN_OK(bsr_map(t_any_context(), &o, alpha, &x, beta, y, &out, &e))) REF_CHECK_MAP(&o, alpha, &x, beta, y, &out, e.flags);
+}
+static void random_reduce(int turn) {
+    static const int to[] = {BSR_F32, BSR_F64, BSR_BF16, BSR_F16};
+    const int kind = (int)bt_range(BSR_REDUCE_SUM, BSR_REDUCE_MEAN_ALL), over = (int)bt_range(BSR_OVER_ROWS, BSR_OVER_ALL);
+    t_spec s = some_spec(a_type(turn), bt_below(3) ? FILL_SIGNED : FILL_WIDE, bt_below(3) ? 200 : 40);
+    bsr_exec e = t_exec(bt_below(4) ? 0 : BSR_EXEC_ACCUMULATE_F64);
+    bsr_matrix x;
+    bsr_dense out;
+    if (bt_below(4) == 0 && easy) s.r = 1, s.c = 2000 / s.block_cols, s.nnz = s.c; /* long rows */
+    describe(&s, ""), bt_describe("kind %d over %d", kind, over);
+    x = t_matrix(&s);
+    if (bt_below(2)) t_attach_transposed(&x);
+    out = ref_reduce_out(over, &x, to[bt_below(4)], some_layout());
+    if (RUN_OK(bsr_reduce(t_any_context(), kind, over, &x, &out, &e))) REF_CHECK_REDUCE(kind, over, &x, &out, e.flags);
 }
 /* Heads that share keys and values, masks of fewer items, every option, or none (plain: what the fastest kernels take). */
 static void attention(int turn, int plain) {

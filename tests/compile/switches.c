@@ -30,7 +30,7 @@ static int works(const char *what, bsr_status status, int supported, int op, int
     return status == BSR_OK;
 }
 
-static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype);
+static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype), maps(int dtype);
 static int32_t crow[] = {0, 1}, col[] = {0};
 
 static bsr_matrix matrix(int dtype, int at) { return bsr_matrix_make(2, 2, 2, 2, 1, crow, col, BSR_I32, space[at], dtype); }
@@ -59,6 +59,17 @@ static int attention(int dtype) {
     return works("attention", bsr_attention(ctx, 0, &q, &k, &v, &m, NULL, &o, NULL, &run),
                  bsr_supports(ctx, BSR_OP_ATTENTION, dtype, dtype, 2, 2), BSR_OP_ATTENTION, dtype);
 }
+static int maps(int dtype) {
+    const bsr_operand none = BSR_ZERO;
+    bsr_matrix x = matrix(dtype, 0), y = matrix(dtype, 1);
+    bsr_dense sums = bsr_dense_row_major(space[2], BSR_F32, 2, 1);
+    int a = works("map", bsr_map(ctx, NULL, 1, &x, 0, none, &y, &run), bsr_supports(ctx, BSR_OP_MAP, dtype, dtype, 2, 2),
+                  BSR_OP_MAP, dtype);
+    int b = works("reduce", bsr_reduce(ctx, BSR_REDUCE_SUM, BSR_OVER_ROWS, &x, &sums, &run),
+                  bsr_supports(ctx, BSR_OP_REDUCE, dtype, BSR_F32, 2, 2), BSR_OP_REDUCE, dtype);
+    if (a != b) wrong = 1;
+    return a;
+}
 static int layouts(void) {
     bsr_layout l = bsr_layout_default(BSR_LAYOUT_DENSE, 1, 2);
     uint8_t mask[4];
@@ -83,7 +94,7 @@ int main(int argc, char **argv) {
     run.error = &error, desc.backend = BSR_BACKEND_CPU;
     if (bsr_create(&desc, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
     for (i = 0; i < 5; i++) {
-        good[i] = product(dtypes[i]) + sampled(dtypes[i]);
+        good[i] = product(dtypes[i]) + sampled(dtypes[i]) + maps(dtypes[i]);
         if (dtypes[i] != BSR_I8) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
         if (good[i] && !type) type = dtypes[i];
     }
@@ -92,6 +103,7 @@ int main(int argc, char **argv) {
     if (sampled(type)) strcat(have, " sampled");
     if (type != BSR_I8 && rows(type)) strcat(have, " rows");
     if (type != BSR_I8 && attention(type)) strcat(have, " attention");
+    if (maps(type)) strcat(have, " maps");
     if (layouts()) strcat(have, " layouts");
     if (parse()) strcat(have, " parse");
     for (i = 0; i < 5; i++)

@@ -221,6 +221,7 @@ struct gm_call {
     bsr_matrix matrix[8];
     bsr_epilogue epilogue = BSR_ZERO;
     bsr_softmax_options softmax;
+    bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
 
@@ -293,7 +294,8 @@ struct gm_call {
             bsr_matrix *m = &matrix[i];
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
-        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data);
+        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
+            move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
         move(workspace);
     }
@@ -339,6 +341,11 @@ struct gm_call {
         softmax = *o, softmax.relative_bias = map(o->relative_bias), softmax.key_padding_mask = map(o->key_padding_mask);
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
+    }
+    const bsr_map_options *map(const bsr_map_options *o, bool = false) {
+        if (!o) return nullptr;
+        maps = *o, maps.user_data = place(o->user_data, 4, false, false, true);
+        return &maps;
     }
     const bsr_attention_options *map(const bsr_attention_options *o, bool = false) {
         if (!o) return nullptr;
