@@ -133,6 +133,17 @@
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
 
+   SUMS OF PRODUCTS
+     bsr_sum_mm adds up to 8 products before one epilogue and one rounding: the data gradient of a gated MLP, W1^T dG + W3^T dU;
+     sparse and dense or low-rank parts of one weight. The CPU takes all terms in one pass. CUDA takes terms together, in one
+     launch, that have one alpha, direction, block size, index dtype and strides: any two, and more where their arrays lie at
+     equal distances; patterns and inner sizes are their own (A^T: as many stored blocks, and no batch of patterns). Other terms
+     follow in further launches; each adds to the sums of those before it, which stand in out where it has the accumulating type
+     (or is an integer), else in the workspace, which must be there (bsr_exec.query names it, BSR_PLAN_ADDS_TERMS says so). left
+     and right are multiplied into each launch's share. Terms of one launch are added forwards or backwards, by where they stand
+     in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; with many
+     columns they follow each other otherwise. Tuned tables have no rows of sums; schedules are not looked at.
+
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
      CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
@@ -379,7 +390,8 @@ typedef enum bsr_dtype {
     X(BSR_OP_TO_COO, 26, "to_coo")                        \
     X(BSR_OP_REBLOCK, 27, "reblock")                      \
     X(BSR_OP_MAP, 28, "map")                              \
-    X(BSR_OP_REDUCE, 29, "reduce")
+    X(BSR_OP_REDUCE, 29, "reduce")                        \
+    X(BSR_OP_SUM_MM, 30, "sum_mm")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -404,7 +416,15 @@ typedef enum bsr_op {
     X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
     X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
     X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")    \
-    X(BSR_ARG_FILE, 41, "file")
+    X(BSR_ARG_FILE, 41, "file") X(BSR_ARG_TERMS, 42, "terms")                                                     \
+    X(BSR_ARG_TERM_0_A, 43, "terms[0].a") X(BSR_ARG_TERM_0_B, 44, "terms[0].b") /* term t: 43 + 2 t and the next */ \
+    X(BSR_ARG_TERM_1_A, 45, "terms[1].a") X(BSR_ARG_TERM_1_B, 46, "terms[1].b")                                  \
+    X(BSR_ARG_TERM_2_A, 47, "terms[2].a") X(BSR_ARG_TERM_2_B, 48, "terms[2].b")                                  \
+    X(BSR_ARG_TERM_3_A, 49, "terms[3].a") X(BSR_ARG_TERM_3_B, 50, "terms[3].b")                                  \
+    X(BSR_ARG_TERM_4_A, 51, "terms[4].a") X(BSR_ARG_TERM_4_B, 52, "terms[4].b")                                  \
+    X(BSR_ARG_TERM_5_A, 53, "terms[5].a") X(BSR_ARG_TERM_5_B, 54, "terms[5].b")                                  \
+    X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
+    X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -489,6 +509,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_UNEQUAL_NNZ, BSR_BAD_STRUCTURE, "batch item <index> has <value> blocks, not <wanted> as the first: " \
       "use BSR_MATRIX_RAGGED") \
     X(BSR_ITEM_ALPHA_INTEGER, BSR_BAD_ARGUMENT, "alpha and beta must be whole numbers within 32 bits for an integer output")\
+    X(BSR_ITEM_TERM_COUNT, BSR_BAD_ARGUMENT, "the number of terms is <value>, not 1 to <wanted>")                     \
     X(BSR_ITEM_BETA_INPUT, BSR_NULL_POINTER, "beta is not zero but input is null")                                    \
     X(BSR_ITEM_BETA_BOOL, BSR_BAD_ARGUMENT, "beta must be zero for a boolean or pattern-only input")                  \
     X(BSR_ITEM_ACTIVATION, BSR_BAD_ARGUMENT, "unknown activation <value>")                                            \
@@ -778,6 +799,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
     BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first; */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
+    BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -789,6 +811,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_MERGES_BATCH   BSRI_FLAG(BSR_PLAN_MERGES_BATCH)
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
+#define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -1018,6 +1041,28 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
 /* out = op(A) B: bsr_dense_addmm with alpha 1, beta 0 and no epilogue. */
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
                                 const bsr_dense *out, const bsr_exec *exec);
+
+/* One product of a sum. a may be any block-sparse matrix; a dense one is a matrix that stores all blocks, with value_strides also
+   in place: a row-major M x K array is blocks of m x K, one to a block row. */
+typedef struct bsr_term {
+    const bsr_matrix *a; /* its schedule is not looked at */
+    const bsr_dense *b;
+    double alpha;   /* 0: the term's values and b are never read */
+    uint32_t trans; /* 0, or BSR_TRANS_A, for which a needs its transposed index */
+    int32_t reserved;
+} bsr_term;
+#define BSR_TERMS_MAX 8
+
+/* out = act(beta*input + left (sum over t of alpha_t op(A_t) B_t) right + bias): a sum of products, rounded once.
+   op(A_t) [M x K_t]: each has blocks, K, pattern, strides and index dtype of its own; b_t [K_t x N]. All have one dtype, and out
+   one that goes with it. out's batch dimensions are the broadcast of all operands'. epilogue: as bsr_dense_addmm's, its alpha_ptr
+   replaces every term's alpha, also 0. Error of a float element before the epilogue: at most
+   (k + 2 count + 2) u sum_t |alpha_t| |A_t||B_t|, k products in the row over all terms, u = 2^-24 or 2^-53; then one rounding to
+   out's type. Integers are exact modulo 2^32; of i8 with a float out each term's sum is rounded to f32 first.
+   On the CPU all terms go through one pass; on CUDA see SUMS OF PRODUCTS in the manual above, also for the workspace.
+   Errors: as bsr_dense_addmm, of terms[t].a and terms[t].b; BAD_ARGUMENT (count, a term without its transposed index). */
+BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
+                              const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec);
 
 typedef enum bsr_scatter_format {
     BSR_SCATTER_MM = 1,                 /* torch's "scatter_mm" */
@@ -2167,7 +2212,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK);
+           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
+           op == BSR_OP_SUM_MM;
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -3166,7 +3212,7 @@ static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
 
 /* The operands of a call, inputs first; outputs are checked against all that came before. */
 typedef struct bsri_spans {
-    bsri_span span[32];
+    bsri_span span[64]; /* a sum's: six of each term, and seven more */
     int count;
 } bsri_spans;
 
@@ -3905,6 +3951,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_MERGES_BATCH) bsri_put(&t, ", items are staged beside each other");
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
+    if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -5252,6 +5299,14 @@ static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const vo
 /* out = act(beta*input + left (alpha * sum of listed products) right + bias), checked by the caller.
    The batch shape is the broadcast of all operands. Items that fall on one item of out (out has size 1 or no such dimension
    there) are summed before the epilogue, in a fixed order: the gradient of a broadcast operand. */
+/* Transposed indices of items that do not stand in one view: the first one's layout, `entries` being elements from its entries to
+   the next item's; lines: to the next item's line pointers, less one. */
+typedef struct bsri_index_apart {
+    bsri_view view;
+    int64_t lines;
+} bsri_index_apart;
+#define BSRI_MATRIX_UNEVEN (1u << 30) /* of bsr_matrix.flags, our own: items have inner sizes of their own, the largest is told */
+
 typedef struct bsri_product {
     const bsr_matrix *a;                /* the block matrix; null with scatter */
     int32_t trans;                      /* op(A) = A^T: by a->transposed_index, or without it by a scan of all blocks */
@@ -5264,6 +5319,7 @@ typedef struct bsri_product {
     double alpha, beta;                 /* as resolved by the caller */
     const bsr_scatter_indices *scatter; /* not null: blocks, scatter say what is multiplied; b is others, out accumulators */
     const bsr_dense *blocks;
+    const bsri_index_apart *index; /* not null: where items' transposed indices stand (CUDA) */
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
 } bsri_product;
@@ -5418,6 +5474,7 @@ typedef struct bsri_work {
     int64_t panel;             /* columns that a row of c_tile and b_pack has */
     int64_t depth, limit;      /* products per walk; pairs per walk */
     int64_t first;             /* row of c_tile that the tile starts at: small tiles that follow each other share it */
+    int more;                  /* tiles hold sums already, which products are added to */
     int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
     bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
@@ -5433,12 +5490,12 @@ static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int6
 }
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
-/* A tile of rows x cols sums starts. */
+/* A tile of rows x cols sums starts, or goes on. */
 static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
     int64_t n;
     w->first = first, w->rows = rows, w->cols = cols, w->inner = inner;
     if (w->few) {
-        for (n = 0; n < cols; n++)
+        for (n = 0; n < cols && !w->more; n++)
             memset(bsri_at(w->c_tile, w->compute, n * BSRI_FEW_LINE + first), 0, (size_t)rows * bsr_dtype_size(w->compute));
         w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
         w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / inner));
@@ -5447,7 +5504,7 @@ static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t c
     }
     w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
     if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
-    w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
+    w->walk.count = 0, w->walk.add = w->more, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
     w->walk.ldc = w->panel;
     w->walk.kc = bsri_min(inner, w->depth);
     w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->walk.kc));
@@ -5768,16 +5825,16 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
     if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
     else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
-/* The sums of a tile, in c_tile from row `first` on. */
-static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub,
-                              int64_t first) {
+/* The sums of rows [row, row + rows) of a tile, in c_tile from row `first` on. */
+static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t row,
+                              int64_t rows, int64_t first) {
     const bsri_product *job = e->job;
-    const int64_t col = panel * w->panel, row = sub * e->sub_rows;
+    const int64_t col = panel * w->panel;
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
     int n;
-    bsri_work_begin(w, first, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
+    bsri_work_begin(w, first, rows, bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce; r++) {
         const bsri_sum_step s = bsri_step_of(e, item, r);
         int64_t b_at = col * s.b->col_stride;
@@ -5836,7 +5893,7 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
-    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few;
+    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few, w->more = 0;
     bsri_side_set(&w->a, w->compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
     bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
     if (job->b->cols == 1) w->b.cs = 1;
@@ -5857,7 +5914,9 @@ static void bsri_product_task(void *arg, int64_t task) {
         count = bsri_min(e->gather, end - n);
         if (tile < 0) continue;
         if (!bsri_few_lines(e, &w, item, tile, count, sub))
-            for (i = 0; i < count; i++) bsri_product_sums(e, &w, item, tile + i, panel, sub, i * e->br);
+            for (i = 0; i < count; i++)
+                bsri_product_sums(e, &w, item, tile + i, panel, sub * e->sub_rows,
+                                  bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
         at = bsri_tile_place(e, item, tile), at.row += sub * e->sub_rows, at.col += panel * e->panel;
         bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
@@ -6165,27 +6224,32 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
+/* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
+static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
+    memset(e, 0, sizeof *e);
+    e->job = job, e->isa = job->isa ? job->isa : ctx->isa;
+    e->type = bsri_finish_type(job->compute, job->out->dtype);
+    e->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
+    e->items = e->out_batch.count;
+    if (job->scatter) bsri_engine_scatter(e);
+    else bsri_engine_matrix(e);
+    e->reduce = !bsri_product_any(e) ? 0 : e->kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e->out_batch);
+    if (!e->tiles || !e->width || !e->items || !e->br) return 0;
+    if (e->br == 1) e->a_rs = e->bc; /* what a stride of a size of 1 says is nothing */
+    if (e->bc == 1) e->a_cs = 1;
+    e->b_rs = job->b->rows > 1 ? job->b->row_stride : 0;
+    if (!e->reduce) memset(&e->schedule, 0, sizeof e->schedule); /* nothing to sum: no pattern to look an order up in */
+    e->panel = bsri_tile_cols(job->compute);
+    /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
+    if (e->width <= BSRI_FEW_COLS) e->panel = BSRI_FEW_COLS;
+    else if (e->br <= 3 && e->bc <= 16) e->panel *= 2;
+    e->panels = bsri_ceil_div(e->width, e->panel);
+    return 1;
+}
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
     int64_t work, listed;
-    memset(&e, 0, sizeof e);
-    e.job = job, e.isa = job->isa ? job->isa : c->ctx->isa;
-    e.type = bsri_finish_type(job->compute, job->out->dtype);
-    e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
-    e.items = e.out_batch.count;
-    if (job->scatter) bsri_engine_scatter(&e);
-    else bsri_engine_matrix(&e);
-    e.reduce = !bsri_product_any(&e) ? 0 : e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
-    if (!e.tiles || !e.width || !e.items || !e.br) return;
-    if (e.br == 1) e.a_rs = e.bc; /* what a stride of a size of 1 says is nothing */
-    if (e.bc == 1) e.a_cs = 1;
-    e.b_rs = job->b->rows > 1 ? job->b->row_stride : 0;
-    if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* nothing to sum: no pattern to look an order up in */
-    e.panel = bsri_tile_cols(job->compute);
-    /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
-    if (e.width <= BSRI_FEW_COLS) e.panel = BSRI_FEW_COLS;
-    else if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
-    e.panels = bsri_ceil_div(e.width, e.panel);
+    if (!bsri_engine_begin(c->ctx, job, &e)) return;
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = bsri_few_mode(&e);
@@ -6204,6 +6268,95 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
     bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
+}
+
+/* --- sums of products: each term is a product of its own kind, all have one tile of sums --- */
+/* A tile is some rows of out: whole block rows of every term where they are alike, else pieces of them. */
+typedef struct bsri_sum_engine {
+    const bsri_engine *term;  /* those whose alpha is not 0 */
+    const bsri_engine *whole; /* what is done with the sums: a product with what all terms share */
+    int count, scaled;        /* scaled: alphas differ, so that each term has sums of its own, which are added to totals */
+    int64_t rows, tiles, chunk, chunks;
+} bsri_sum_engine;
+/* Rows [row, row + rows) of a term's product. */
+static void bsri_sum_term(const bsri_engine *e, bsri_work *w, int64_t item, int64_t row, int64_t rows, int64_t panel) {
+    int64_t at, n;
+    for (at = 0; at < rows; at += n) {
+        const int64_t tile = bsri_divide(row + at, e->br), inside = row + at - tile * e->br;
+        n = bsri_min(rows - at, e->br - inside);
+        bsri_product_sums(e, w, item, tile, panel, inside, n, at);
+    }
+}
+/* totals += alpha times what c_tile holds; both end as the type that the epilogue computes in. */
+static void bsri_sum_scale(const bsri_engine *e, bsri_work *w, char *total, int64_t rows, double alpha) {
+    const int64_t lines = w->few ? w->cols : rows, n = w->few ? rows : w->cols;
+    const int64_t ld = w->few ? (int64_t)BSRI_FEW_LINE : w->panel;
+    int64_t i, j;
+    for (i = 0; i < lines; i++) {
+        char *row = bsri_at(w->c_tile, w->compute, i * ld);
+        for (j = 0; j < n && e->type != w->compute; j++) {
+            const float v = (float)((const int32_t *)(void *)row)[j];
+            memcpy(row + 4 * j, &v, 4);
+        }
+        bsri_row_op(w->isa, e->type, BSRI_ADD_SCALED, bsri_at(total, e->type, i * ld), row, alpha, n);
+    }
+}
+static void bsri_sum_task(void *arg, int64_t task) {
+    const bsri_sum_engine *s = (const bsri_sum_engine *)arg;
+    const bsri_engine *e = s->whole;
+    const int64_t chunk = task % s->chunks, panel = task / s->chunks % e->panels, item = task / s->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * s->chunk, s->tiles), all = e->tiles * e->br;
+    BSRI_ALIGN64 double total[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
+    int64_t n;
+    int t;
+    bsri_work w;
+    for (n = chunk * s->chunk; n < end; n++) {
+        const int64_t row = n * s->rows, rows = bsri_min(s->rows, all - row);
+        bsr_position at;
+        if (s->scaled) memset(total, 0, sizeof total);
+        for (t = 0; t < s->count; t++) {
+            bsri_product_work(&s->term[t], &w);
+            w.more = t > 0 && !s->scaled;
+            bsri_sum_term(&s->term[t], &w, item, row, rows, panel);
+            if (s->scaled) bsri_sum_scale(e, &w, (char *)total, rows, s->term[t].job->alpha);
+        }
+        if (s->scaled) memcpy(w.c_tile, total, sizeof total);
+        at.batch = item, at.head = 0, at.row = row, at.col = panel * e->panel;
+        bsri_product_finish(e, &w, at, rows);
+    }
+}
+/* Terms whose alpha is 0 are left out; where none is left the first stands for them, and sums nothing. */
+static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int count) {
+    bsri_engine term[BSR_TERMS_MAX], whole;
+    bsri_product shared = terms[0];
+    bsri_sum_engine s;
+    int64_t most = 1;
+    double work = 0, ns = 0;
+    int t, few = 1;
+    memset(&s, 0, sizeof s);
+    for (t = 0; t < count; t++) {
+        if (terms[t].alpha == 0.0 && (t + 1 < count || s.count)) continue;
+        if (!bsri_engine_begin(c->ctx, &terms[t], &term[s.count])) return;
+        s.scaled |= s.count > 0 && terms[t].alpha != term[0].job->alpha;
+        s.count++;
+    }
+    shared.alpha = s.scaled ? 1.0 : term[0].job->alpha;
+    if (s.scaled) shared.compute = term[0].type;
+    for (t = 0; t < s.count; t++) {
+        bsri_engine *e = &term[t];
+        e->few = bsri_few_mode(e), few = few && e->few;
+        e->panel = e->width <= BSRI_FEW_COLS ? (int64_t)BSRI_FEW_COLS : bsri_tile_cols(e->job->compute);
+        most = bsri_max(most, e->br), ns += bsri_product_ns(e);
+        work += (double)bsri_stored_count(e->job->a) * (double)(e->br * e->bc) / (double)(e->tiles * e->br);
+    }
+    for (t = 0; t < s.count && !few; t++) term[t].few = BSRI_FEW_NONE;
+    whole = term[0], whole.job = &shared, whole.panels = bsri_ceil_div(whole.width, whole.panel);
+    s.term = term, s.whole = &whole;
+    s.rows = most > BSRI_TILE_ROWS ? bsri_ceil_div(most, bsri_ceil_div(most, BSRI_TILE_ROWS)) : BSRI_TILE_ROWS / most * most;
+    s.tiles = bsri_ceil_div(whole.tiles * whole.br, s.rows);
+    work = (work + 1.0) * (double)s.rows * (double)bsri_min(whole.width, whole.panel);
+    s.chunk = work < (1 << 19) ? (int64_t)((1 << 19) / work) : 1, s.chunks = bsri_ceil_div(s.tiles, s.chunk);
+    bsri_parallel(c, whole.items * whole.panels * s.chunks, ns, bsri_sum_task, &s);
 }
 
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
@@ -6228,6 +6381,8 @@ typedef struct bsri_product_call {
     const bsr_epilogue *epilogue;
     int32_t trans, id_a, id_b, id_out;
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
+    const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
+    const bsri_index_apart *index; /* as bsri_product's */
 } bsri_product_call;
 
 /* Which results may operands of this dtype give? */
@@ -6293,34 +6448,49 @@ static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call
     return bsri_check_batch_out(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
 }
 
-static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+/* The sizes and dtypes of a, b and out. */
+static bsr_status bsri_check_product_sizes(const bsri_call *c, const bsri_product_call *p) {
     const int64_t m = p->trans ? p->a->cols : p->a->rows, k = p->trans ? p->a->rows : p->a->cols;
-    const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
-    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
-    bsri_batch batch;
-    bsri_call last;
     if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
     if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
     if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
-    BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
-    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    return bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
+}
+/* What else a result is made of, and where it goes. */
+static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
+                                            const bsri_batch *batch) {
+    const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
+    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
-    if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
-    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
-    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, p->out->rows, p->out->cols, batch));
+    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
+    return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
+}
+static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    bsri_batch batch;
+    bsri_call last;
+    BSRI_TRY(bsri_check_product_sizes(c, p));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    BSRI_TRY(bsri_check_product_result(c, p, set, &batch));
     if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->a, p->id_a, 0);
 }
 
 /* Everything that is looked at one operand at a time, before they are compared. */
-static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
-    const bsr_dense *o = p->out;
+static bsr_status bsri_check_product_pair(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ));
+    return bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ);
+}
+static bsr_status bsri_check_product_out(const bsri_call *c, const bsri_product_call *p) {
+    const bsr_dense *o = p->out;
     if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
     BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
     return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
+}
+static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    BSRI_TRY(bsri_check_product_pair(c, p, set));
+    return bsri_check_product_out(c, p);
 }
 
 /* Rows of an output tile: a large block is cut into equal parts. */
@@ -6365,17 +6535,23 @@ static void bsri_warn_transpose(const bsri_call *c, const bsr_tune_row *key) {
     c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_SLOW_TRANSPOSE, line, c->ctx->logger.user);
 }
 BSRI_CUDA_PART(bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan, int step))
+static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call *p, const bsri_batch *batch) {
+    bsri_product job;
+    memset(&job, 0, sizeof job);
+    job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
+    job.index = p->index;
+    return job;
+}
 /* *plan: written, except by BSRI_RUN_ONLY. */
 static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
     const bsr_tune_row key = bsri_product_key(p);
     bsri_batch batch = bsri_batch_none();
     bsri_product job;
     int stop;
-    memset(&job, 0, sizeof job);
     bsri_batch_join(&batch, p->a->batch_dims, p->a->batch);
     bsri_batch_join(&batch, p->b->batch_dims, p->b->batch);
-    job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
-    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
+    job = bsri_product_job(c, p, p->whole ? p->whole : &batch);
     if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
     BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
     BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
@@ -6425,6 +6601,303 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
                                 const bsr_dense *out, const bsr_exec *exec) {
     return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
+}
+
+/* --- sums of products --- */
+typedef struct bsri_sum_call {
+    bsri_product_call term[BSR_TERMS_MAX]; /* each with the out, input and epilogue of all */
+    int32_t count;
+    bsri_batch batch;
+} bsri_sum_call;
+
+static bsr_status bsri_check_terms(const bsri_call *c, const bsr_term *terms, int64_t count) {
+    int64_t t;
+    if (count < 1 || count > BSR_TERMS_MAX)
+        return bsri_fail_wanted(c, BSR_ITEM_TERM_COUNT, BSR_ARG_TERMS, -1, count, BSR_TERMS_MAX);
+    if (!terms) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TERMS, -1, 0);
+    for (t = 0; t < count; t++) {
+        if (terms[t].trans & ~BSR_TRANS_A) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_TERMS, t, (int64_t)terms[t].trans);
+        if (terms[t].reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_TERMS, t, terms[t].reserved);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_check_sum_operands(const bsri_call *c, bsri_sum_call *s, bsri_spans *set) {
+    const bsri_product_call *p = s->term;
+    const bsr_dense *out = p->out;
+    bsri_call last;
+    int t;
+    for (t = 0; t < s->count; t++) BSRI_TRY(bsri_check_product_pair(c, &p[t], set));
+    BSRI_TRY(bsri_check_product_out(c, p));
+    for (t = 0; t < s->count; t++) {
+        if (p[t].a->dtype != p->a->dtype)
+            return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, p[t].id_a, -1, p[t].a->dtype, p->a->dtype);
+        BSRI_TRY(bsri_check_product_sizes(c, &p[t]));
+        if (p[t].trans && !p[t].a->transposed_index) return bsri_fail(c, BSR_ITEM_VIEW_REQUIRED, p[t].id_a, -1, 0);
+    }
+    for (t = 0; t < s->count; t++) {
+        BSRI_TRY(bsri_join(c, &s->batch, p[t].a->batch_dims, p[t].a->batch, p[t].id_a));
+        BSRI_TRY(bsri_join(c, &s->batch, p[t].b->batch_dims, p[t].b->batch, p[t].id_b));
+    }
+    BSRI_TRY(bsri_check_batch_out(c, &s->batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_product_result(c, p, set, &s->batch));
+    last = bsri_last_check(c);
+    for (t = 0; t < s->count; t++)
+        BSRI_TRY(bsri_check_structure(t + 1 < s->count ? c : &last, p[t].a, p[t].id_a, 0));
+    return BSR_OK;
+}
+static bsr_status bsri_sum_cpu(const bsri_call *c, const bsri_sum_call *s) {
+    bsri_product job[BSR_TERMS_MAX];
+    bsr_plan plan = bsri_plan_default(c);
+    int t, stop;
+    for (t = 0; t < s->count; t++) {
+        const bsr_plan one = bsri_product_plan(c, &s->term[t]);
+        job[t] = bsri_product_job(c, &s->term[t], &s->batch);
+        plan.flags |= one.flags & BSR_PLAN_PACKS_B;
+        plan.tile_rows = one.tile_rows > plan.tile_rows ? one.tile_rows : plan.tile_rows, plan.tile_cols = one.tile_cols;
+    }
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    for (t = 0; t < s->count; t++) job[t].isa = plan.kernel;
+    if (!stop) bsri_sum_run(c, job, s->count);
+    return BSR_OK;
+}
+#ifdef BSRI_CUDA
+/* A sum as launches, each of which adds to what those before it left. Terms that are alike in all but their addresses are one
+   product, summed over a batch dimension whose strides are the distances of their arrays: kernels need not know. */
+typedef struct bsri_sum_launches {
+    bsri_product_call launch[BSR_TERMS_MAX];
+    bsr_matrix a[BSR_TERMS_MAX]; /* of those that are joined */
+    bsr_dense b[BSR_TERMS_MAX];
+    bsri_batch batch[BSR_TERMS_MAX];
+    bsri_index_apart index[BSR_TERMS_MAX];
+    bsr_epilogue first, next, last; /* the first adds the input, the last the rest */
+    bsr_dense sums;                 /* where it is formed: in the workspace, or out */
+    uint64_t bytes;                 /* of it */
+    int32_t count, joined;          /* joined: there are such */
+} bsri_sum_launches;
+/* Elements from one term's arrays to another's. */
+typedef struct bsri_sum_gap {
+    int64_t crow, col, values, b, lines, entries;
+} bsri_sum_gap;
+/* 0: no whole number of elements. */
+static int bsri_sum_distance(const void *from, const void *to, size_t size, int64_t *elements) {
+    const int64_t bytes = (int64_t)((uintptr_t)to - (uintptr_t)from);
+    *elements = bytes / (int64_t)size;
+    return bytes % (int64_t)size == 0;
+}
+static int bsri_sum_same(const int64_t *x, const int64_t *y, int n) { return !memcmp(x, y, sizeof *x * (size_t)n); }
+/* Can the kernels see y as another item of x? */
+static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y, bsri_sum_gap *g) {
+    const bsr_matrix *a = x->a, *m = y->a;
+    const bsr_dense *b = x->b, *d = y->b;
+    const size_t index = bsr_dtype_size(a->index_dtype), size = bsr_dtype_size(a->dtype);
+    const char *view = (const char *)a->transposed_index, *other = (const char *)m->transposed_index;
+    bsri_view v, w;
+    int64_t as[3], ms[3], positions;
+    int i, ok;
+    memset(g, 0, sizeof *g);
+    bsri_value_strides(a, as), bsri_value_strides(m, ms);
+    if (x->trans != y->trans || a->index_dtype != m->index_dtype || a->block_rows != m->block_rows || a->flags || m->flags ||
+        a->block_cols != m->block_cols || a->batch_dims != m->batch_dims || b->batch_dims != d->batch_dims ||
+        !bsri_sum_same(as, ms, 3) || b->row_stride != d->row_stride || b->col_stride != d->col_stride)
+        return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != m->batch[i] || a->crow_batch_stride[i] != m->crow_batch_stride[i] ||
+            a->col_batch_stride[i] != m->col_batch_stride[i] || a->values_batch_stride[i] != m->values_batch_stride[i])
+            return 0;
+    if (!bsri_sum_same(b->batch, d->batch, b->batch_dims) || !bsri_sum_same(b->batch_stride, d->batch_stride, b->batch_dims))
+        return 0;
+    ok = bsri_sum_distance(a->crow_indices, m->crow_indices, index, &g->crow) &&
+         bsri_sum_distance(a->col_indices, m->col_indices, index, &g->col) &&
+         bsri_sum_distance(a->values, m->values, size, &g->values) && bsri_sum_distance(b->data, d->data, size, &g->b);
+    if (!ok || !x->trans) return ok;
+    if (bsri_pattern_count(a) != 1 || !bsri_transposed_layout(a, &v) || !bsri_transposed_layout(m, &w)) return 0;
+    return bsri_sum_distance(view + v.at[0], other + w.at[0], index, &g->lines) &&
+           bsri_sum_distance(view + v.at[1], other + w.at[1], index, &g->entries) &&
+           bsri_sum_distance(view + v.at[2], other + w.at[2], index, &positions) && positions == g->entries &&
+           (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
+}
+/* The copy engine counts items forwards in memory: from the last term to the first, where that is what makes them forwards.
+   Blocks below 64 come without it. */
+static int bsri_sum_backwards(const bsri_product_call *p, const bsri_sum_gap *g) {
+    const int small = bsri_min(p->a->block_rows, p->a->block_cols) < 64;
+    return g->b < 0 ? small || g->values <= 0 : g->b == 0 && g->values < 0;
+}
+static void bsri_sum_turn(bsri_sum_gap *g) {
+    g->crow = -g->crow, g->col = -g->col, g->values = -g->values, g->b = -g->b, g->lines = -g->lines, g->entries = -g->entries;
+}
+/* Launch n becomes `terms` of its kind, from the one that it has to `end`. */
+static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_product_call *end, bsri_sum_gap *g,
+                          int terms) {
+    bsri_product_call *p = &l->launch[n];
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    bsri_batch *whole = &l->batch[n];
+    const bsr_matrix *first = p->a;
+    int d;
+    if (bsri_sum_backwards(p, g)) {
+        first = end->a, bsri_sum_turn(g), b->data = end->b->data;
+        a->crow_indices = first->crow_indices, a->col_indices = first->col_indices, a->values = first->values;
+        a->transposed_index = first->transposed_index;
+    }
+    *whole = *batch, whole->dims++, whole->count *= terms, whole->size[0] = terms;
+    a->batch_dims = b->batch_dims = whole->dims, a->schedule = NULL;
+    for (d = whole->dims - 1; d > 0; d--) {
+        const int i = d - whole->dims + p->a->batch_dims, j = d - whole->dims + p->b->batch_dims;
+        whole->size[d] = batch->size[d - 1];
+        a->batch[d] = i >= 0 ? p->a->batch[i] : 1, b->batch[d] = j >= 0 ? p->b->batch[j] : 1;
+        a->crow_batch_stride[d] = i >= 0 ? p->a->crow_batch_stride[i] : 0;
+        a->col_batch_stride[d] = i >= 0 ? p->a->col_batch_stride[i] : 0;
+        a->values_batch_stride[d] = i >= 0 ? p->a->values_batch_stride[i] : 0;
+        b->batch_stride[d] = j >= 0 ? p->b->batch_stride[j] : 0;
+    }
+    a->batch[0] = b->batch[0] = terms;
+    a->crow_batch_stride[0] = g->crow, a->col_batch_stride[0] = g->col, a->values_batch_stride[0] = g->values;
+    b->batch_stride[0] = g->b;
+    if (p->trans) {
+        (void)bsri_transposed_layout(first, &l->index[n].view);
+        l->index[n].view.entries = g->entries, l->index[n].lines = g->lines - 1, p->index = &l->index[n];
+    }
+    p->a = a, p->b = b, p->whole = whole, l->joined = 1;
+}
+/* A term that is joined to launch n: sizes are the largest, and a mark says where inner ones differ. */
+static void bsri_sum_widen(bsri_sum_launches *l, int n, const bsri_product_call *term) {
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    if (term->b->rows != b->rows) a->flags |= BSRI_MATRIX_UNEVEN;
+    a->rows = bsri_max(a->rows, term->a->rows), a->cols = bsri_max(a->cols, term->a->cols);
+    a->nnz = bsri_max(a->nnz, term->a->nnz), b->rows = bsri_max(b->rows, term->b->rows);
+}
+/* Terms one after another, each with all later ones that lie at the same distance from each other, where `join`. */
+static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int join) {
+    const bsr_epilogue *e = s->term->epilogue;
+    const int by_pointer = e && e->alpha_ptr;
+    int t, i, used[BSR_TERMS_MAX] = {0};
+    for (t = 0; t < s->count; t++) {
+        const bsri_product_call *p = &s->term[t], *end = p;
+        const int n = l->count;
+        bsri_sum_gap gap, next;
+        int terms = 1;
+        if (used[t] || (!by_pointer && p->alpha == 0.0) || !p->a->nnz) continue;
+        l->launch[n] = *p, l->a[n] = *p->a, l->b[n] = *p->b, l->launch[n].whole = &s->batch, l->count++;
+        memset(&gap, 0, sizeof gap);
+        for (i = t + 1; i < s->count && join && s->batch.dims < BSR_MAX_BATCH_DIMS; i++) {
+            const bsri_product_call *q = &s->term[i];
+            if (used[i] || !q->a->nnz || (!by_pointer && q->alpha != p->alpha) || !bsri_sum_alike(end, q, &next)) continue;
+            if (terms > 1 && memcmp(&gap, &next, sizeof gap)) continue;
+            gap = next, end = q, used[i] = 1, terms++;
+            bsri_sum_widen(l, n, q);
+        }
+        if (terms > 1) bsri_sum_join(l, n, &s->batch, end, &gap, terms);
+    }
+    if (l->count) return;
+    l->launch[l->count++] = s->term[0], l->launch[0].whole = &s->batch; /* sums nothing */
+    if (!by_pointer) l->launch[0].alpha = 0.0;
+}
+/* Sums between launches have the type that the epilogue computes in; integers, which wrap around alike, out's. */
+static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
+    const bsr_dense *out = s->term->out;
+    const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
+    const int columns = out->rows != 1 && out->row_stride == 1, size = (int)bsr_dtype_size(type);
+    const int64_t length = columns ? out->rows : out->cols, lines = columns ? out->cols : out->rows;
+    int64_t all, i;
+    l->sums = *out, l->bytes = 0;
+    if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
+    all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
+    l->sums.dtype = type, l->sums.row_stride = columns ? 1 : all, l->sums.col_stride = columns ? all : 1;
+    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (i = out->batch_dims - 1; i >= 0; i--) {
+        l->sums.batch_stride[i] = all;
+        if (!bsri_mul(all, out->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    l->bytes = (uint64_t)(all * size + 127) / 128 * 128;
+    l->sums.data = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
+    return BSR_OK;
+}
+/* Which share of the epilogue each launch has. */
+static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
+    const bsr_epilogue *e = s->term->epilogue;
+    int t;
+    if (e) l->last = *e, l->last.beta_ptr = NULL;
+    l->next = l->last, l->next.bias = NULL, l->next.activation = BSR_ACT_NONE, l->next.user_data = NULL;
+    l->first = l->next, l->first.beta_ptr = e ? e->beta_ptr : NULL;
+    for (t = 0; t < l->count; t++) {
+        bsri_product_call *p = &l->launch[t];
+        p->epilogue = l->count == 1 ? e : t == 0 ? &l->first : t + 1 < l->count ? &l->next : &l->last;
+        if (t) p->input = &l->sums, p->beta = 1.0;
+        if (t + 1 < l->count) p->out = &l->sums;
+    }
+}
+/* Plans all launches; exec: the caller's, with the workspace that is behind the sums. */
+static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int join, bsri_sum_launches *l, bsr_exec *exec,
+                                bsr_plan *plan) {
+    bsri_call each = *c;
+    bsr_plan one;
+    int t;
+    memset(l, 0, sizeof *l);
+    bsri_sum_group(s, l, join);
+    BSRI_TRY(bsri_sum_room(c, s, l));
+    bsri_sum_share(s, l);
+    *exec = *c->exec, each.exec = exec;
+    if (l->bytes && exec->workspace && exec->workspace_bytes > l->bytes)
+        exec->workspace = (char *)exec->workspace + l->bytes, exec->workspace_bytes -= l->bytes;
+    else if (l->bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
+    for (t = 0; t < l->count; t++) {
+        BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
+        *plan = t ? bsri_plan_both(plan, &one) : one;
+    }
+    if (l->count > 1) plan->flags |= BSR_PLAN_ADDS_TERMS;
+    plan->workspace_bytes += l->bytes;
+    return BSR_OK;
+}
+/* Joined terms run in one launch, unless the caller's plan, or where they stand, leave them to a slower tier than terms alone
+   have and there are columns enough for that to count. */
+static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
+    bsr_exec exec, tried, silent = *call->exec;
+    bsri_call c = *call, quiet = *call;
+    bsri_sum_launches l, other;
+    bsr_plan plan, alone;
+    int t, stop;
+    silent.error = NULL, quiet.exec = &silent, quiet.flags |= BSR_EXEC_NO_LOG;
+    int apart = bsri_sum_plan(&quiet, s, 1, &l, &exec, &plan) != BSR_OK;
+    if (!apart && l.joined && s->term->out->cols >= 128 && plan.kernel && plan.kernel < 3 &&
+        bsri_sum_plan(&quiet, s, 0, &other, &tried, &alone) == BSR_OK)
+        apart = alone.kernel > plan.kernel;
+    if (apart) BSRI_TRY(bsri_sum_plan(call, s, 0, &l, &exec, &plan));
+    exec.error = call->exec->error, c.exec = &exec;
+    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    for (t = 0; t < l.count && !stop; t++) BSRI_TRY(bsri_product_start(&c, &l.launch[t], &plan, BSRI_RUN_ONLY));
+    return BSR_OK;
+}
+#endif
+
+BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
+                              const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_sum_call s;
+    bsri_spans set;
+    bsri_call c;
+    int t;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SUM_MM, exec));
+    BSRI_TRY(bsri_check_terms(&c, terms, count));
+    memset(&s, 0, sizeof s);
+    s.batch = bsri_batch_none(), s.count = (int32_t)count, set.count = 0;
+    for (t = 0; t < s.count; t++) {
+        bsri_product_call *p = &s.term[t];
+        p->alpha = terms[t].alpha, p->beta = beta, p->a = terms[t].a, p->b = terms[t].b, p->input = input, p->out = out;
+        p->epilogue = epilogue, p->trans = terms[t].trans == BSR_TRANS_A, p->id_out = BSR_ARG_OUT;
+        p->id_a = BSR_ARG_TERM_0_A + 2 * t, p->id_b = BSR_ARG_TERM_0_B + 2 * t;
+    }
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, terms->a ? terms->a->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_sum_operands(&c, &s, &set));
+    else
+        for (t = 0; t < s.count; t++) {
+            bsri_batch_join(&s.batch, terms[t].a->batch_dims, terms[t].a->batch);
+            bsri_batch_join(&s.batch, terms[t].b->batch_dims, terms[t].b->batch);
+        }
+    for (t = 0; t < s.count; t++) BSRI_TRY(bsri_resolve_scalars(&c, &s.term[t]));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
+    return bsri_sum_cpu(&c, &s);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6976,7 +7449,7 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE;
+    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
@@ -13905,6 +14378,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if (p->a.flags & BSRI_MATRIX_UNEVEN && p->br < 64) return BSR_WHY_INNER; /* slices may hold rows behind the last one's */
     if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
@@ -14097,7 +14571,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br);
     m->view = p->view, m->down = (uint32_t)p->br;
     m->min_dim_lines = (int32_t)bsri_min(p->tiles, bsri_stored_inner(p) * p->view.rows);
-    if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
+    if (p->br < 64 && p->a.batch_dims && p->a.values_batch_stride[0] < 0) /* items of a sum; values come without a map */
+        memset(&m->a_batch, 0, sizeof m->a_batch);
+    else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
+        return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
@@ -14504,6 +14981,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
     p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
     p->view = bsri_view_of(1, 1);
+    if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
@@ -15517,7 +15995,8 @@ static char *bsri_stage_base(const bsri_call *c) {
 /* Is a stage within what is offered, and of the kinds that a plan asks for? */
 static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t offered) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags & BSRI_STAGED : 0u;
-    return (uint64_t)s->bytes <= offered && (!asked || c->op == BSR_OP_MATMUL_BACKWARD || asked == s->flags);
+    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM; /* products, each with its own */
+    return (uint64_t)s->bytes <= offered && (!asked || several || asked == s->flags);
 }
 
 /* As bsri_dev_product has it. */
@@ -18272,6 +18751,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
+        case BSR_OP_SUM_MM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_MATMUL:

@@ -28,6 +28,8 @@
     X(to_dense, BSR_OP_TO_DENSE, 0, 0, 1u << 1)                 \
     X(map, BSR_OP_MAP, 0, 0, 1u << 5)                           \
     X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)
+/* So does this one, whose operands come in an array. */
+#define T_SUMS(X) X(sum_mm, BSR_OP_SUM_MM, 1, 0, 1u << 5)
 /* They build a matrix, a view, a mask or lists. */
 #define T_BUILDERS(X)                                                 \
     X(from_dense, BSR_OP_FROM_DENSE, 0, 1, 1u << 1)                   \
@@ -43,6 +45,6 @@
     X(build_schedule, BSR_OP_SCHEDULE, 0, 0, 1u << 3)                 \
     X(layout_mask, BSR_OP_LAYOUT, 0, 0, 1u << 1)                      \
     X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)
-#define T_OPERATIONS(X) T_CALLS(X) T_BUILDERS(X)
+#define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
 
 #endif /* BSR_OPERATIONS_H */

@@ -309,19 +309,11 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
 /* the operations                                                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* act(beta input + left (alpha op(A) B) right + bias), over the broadcast of a's and b's batches. */
-TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha, unsigned trans, const bsr_matrix *a,
-                              const bsr_dense *b, const bsr_epilogue *epilogue, int out_dtype, unsigned exec_flags) {
-    ref_array count, av, bv = ref_dense(b), mag;
-    ref_finish_args f;
+/* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. */
+TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole) {
+    ref_array count, av = ref_matrix(a, &count), bv = ref_dense(b), mag;
     ref_sum sum;
     int64_t i;
-    t_shape whole = t_join(t_matrix_batch(a), t_dense_batch(b));
-    memset(&f, 0, sizeof f);
-    f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
-    f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
-    f.product = ref_product_error(a->dtype, exec_flags);
-    av = ref_matrix(a, &count);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
     for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {
@@ -331,7 +323,57 @@ TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha,
         if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
         sum.t = ref_mm(&mag, &count, &bv, NULL, whole, whole).t;
     }
+    return sum;
+}
+/* act(beta input + left (alpha op(A) B) right + bias), over the broadcast of a's and b's batches. */
+TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha, unsigned trans, const bsr_matrix *a,
+                              const bsr_dense *b, const bsr_epilogue *epilogue, int out_dtype, unsigned exec_flags) {
+    ref_finish_args f;
+    ref_sum sum;
+    memset(&f, 0, sizeof f);
+    f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
+    f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    f.product = ref_product_error(a->dtype, exec_flags);
+    sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)));
     return ref_finish(&sum, &f);
+}
+/* act(beta input + left (sum of alpha op(A) B) right + bias), over the broadcast of all a's and b's batches. Each term may cost
+   two roundings more, of the input too where sums stand in memory between launches. */
+TF ref_result ref_sum_mm(double beta, const bsr_dense *input, const bsr_term *terms, int64_t count, const bsr_epilogue *epilogue,
+                         int out_dtype, unsigned exec_flags) {
+    const double *by_pointer = epilogue ? epilogue->alpha_ptr : NULL;
+    t_shape whole = NO_BATCH;
+    bsr_epilogue rest;
+    ref_finish_args f;
+    ref_result r;
+    ref_sum all, one;
+    ref_array in = ref_none();
+    int64_t t, i, n = 0;
+    for (t = 0; t < count; t++) whole = t_join(whole, t_join(t_matrix_batch(terms[t].a), t_dense_batch(terms[t].b)));
+    memset(&f, 0, sizeof f), memset(&rest, 0, sizeof rest);
+    if (epilogue) rest = *epilogue, rest.alpha_ptr = NULL;
+    f.alpha = 1, f.beta = beta, f.input = input, f.epilogue = &rest, f.out_dtype = out_dtype;
+    f.compute = ref_compute(terms->a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    f.product = ref_product_error(terms->a->dtype, exec_flags);
+    for (t = 0; t < count; t++) {
+        const double alpha = by_pointer ? *by_pointer : terms[t].alpha;
+        one = ref_sparse_mm(terms[t].trans, terms[t].a, terms[t].b, whole);
+        if (t == 0) all.s = ref_new(whole, one.s.rows, one.s.cols), all.t = ref_new(whole, one.s.rows, one.s.cols);
+        if (t == 0) all.n = ref_new(whole, one.s.rows, one.s.cols);
+        for (i = 0, n = all.s.items * all.s.rows * all.s.cols; i < n && alpha != 0; i++) {
+            all.s.v[i] += alpha * one.s.v[i], all.t.v[i] += fabs(alpha) * one.t.v[i];
+            all.n.v[i] += one.n.v[i] > 0 ? one.n.v[i] + 2 : 0;
+        }
+    }
+    r = ref_finish(&all, &f);
+    if (rest.beta_ptr) beta = *rest.beta_ptr;
+    if (beta != 0) in = ref_dense(input);
+    for (i = 0; in.v && i < n && t_is_float(out_dtype); i++) {
+        const int64_t j = i % r.want.cols, k = i / r.want.cols % r.want.rows, item = i / r.want.cols / r.want.rows;
+        r.bound.v[i] += 1.5 * (double)count * (f.compute == BSR_F64 ? REF_U64 : 0x1p-24) *
+                        fabs(beta * ref_seen(&in, &whole, item, k, j));
+    }
+    return r;
 }
 
 /* beta input + alpha mat1 mat2 everywhere (compared at the stored blocks), batch of out; other batches are summed over. */

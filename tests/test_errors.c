@@ -13,6 +13,7 @@
 #define CALL_LIST(X)                          \
     X(ADDMM, dense_addmm, "")                 \
     X(DENSE_MM, dense_mm, "")                 \
+    X(SUM, sum_mm, "")                        \
     X(SCATTER, scatter_mm, "")                \
     X(DENSE_SCATTER, dense_scatter_mm, "")    \
     X(SDD, matmul, " SDD")                    \
@@ -67,6 +68,8 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     int64_t rows, cols, nnz, n;
     int index_dtype, dtype, norm, group, no_db;
     uint32_t trans;
+    bsr_term terms[2];
+    int64_t count;
     void *first, *second, *values, *buffer;
     uint64_t bytes;
     uint8_t *mask;
@@ -120,6 +123,7 @@ static fixture fixture_new(int call) {
     f.b = dense_in(12, 5), f.input = dense_in(6, 5), f.left = dense_in(6, 1), f.right = dense_in(1, 5), f.bias = dense_in(6, 5);
     f.x = dense_in(6, 7), f.y = dense_in(7, 12), f.z = dense_in(12, 5), f.source = dense_in(6, 12);
     if (call == ADDMM || call == DENSE_MM || call == DSD || call == DENSE_SCATTER || call == SCATTER) f.c = dense_out(&f, 6, 5);
+    if (call == SUM) f.c = dense_out(&f, 6, 5);
     if (call == DDS) f.b = dense_in(5, 6), f.c = dense_out(&f, 5, 12);
     if (call == BACKWARD) f.c = dense_in(6, 5), f.da.data = NULL, f.t = sparse_out(&f, &f.a), f.db = dense_out(&f, 12, 5);
     if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP)
@@ -164,6 +168,9 @@ static void fixture_point(fixture *f) {
     f->pa = &f->a, f->pp = &f->s, f->pt = &f->t, f->pm = &f->m, f->pb = &f->b, f->pc = &f->c, f->px = &f->x, f->py = &f->y,
     f->pz = &f->z;
     f->pinput = &f->input, f->pout = &f->out;
+    f->count = 2, memset(f->terms, 0, sizeof f->terms);
+    f->terms[0].a = &f->a, f->terms[0].b = &f->b, f->terms[0].alpha = 1;
+    f->terms[1].a = &f->s, f->terms[1].b = &f->z, f->terms[1].alpha = 2;
     f->epilogue.left_alpha = &f->left, f->epilogue.right_alpha = &f->right, f->epilogue.bias = &f->bias;
     f->indices.c_indices = f->ci, f->indices.r_offsets = f->ri, f->indices.p_indices = f->pi, f->indices.q_indices = f->qi;
     f->softmax.relative_bias = &f->rel, f->softmax.key_padding_mask = &f->key;
@@ -173,6 +180,8 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
     switch (call) {
         case ADDMM: return bsr_dense_addmm(f->ctx, f->beta, f->pinput, f->alpha, f->trans, f->pa, f->pb, &f->epilogue, f->pc, e);
         case DENSE_MM: return bsr_dense_mm(f->ctx, f->trans, f->pa, f->pb, f->pc, e);
+        case SUM:
+            return bsr_sum_mm(f->ctx, f->beta, f->pinput, f->count ? f->terms : NULL, f->count, &f->epilogue, f->pc, e);
         case SCATTER: return bsr_scatter_mm(f->ctx, &f->blocks, f->pb, &f->indices, f->pc, e);
         case DENSE_SCATTER: return bsr_dense_scatter_mm(f->ctx, f->pa, f->pb, &f->indices, f->pc, e);
         case SDD:
@@ -351,7 +360,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_REDUCE),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SUM_MM),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
         CHECK(!plan.workspace_bytes || (plan.flags & BSR_PLAN_SLOW_TRANSPOSE)); /* that one is for speed alone */
@@ -419,6 +428,33 @@ TEST(what_was_wanted) {
 
 TEST(bad_products) {
     BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
+    BAD(SUM, BSR_ITEM_TERM_COUNT, BSR_ARG_TERMS, -1, 0, f->count = 0);
+    BAD(SUM, BSR_ITEM_TERM_COUNT, BSR_ARG_TERMS, -1, 9, f->count = 9);
+    BAD(SUM, BSR_ITEM_TERM_COUNT, BSR_ARG_TERMS, -1, -1, f->count = -1);
+    BAD(SUM, BSR_ITEM_RESERVED, BSR_ARG_TERMS, 1, BSR_TRANS_B, f->terms[1].trans = BSR_TRANS_B);
+    BAD(SUM, BSR_ITEM_RESERVED, BSR_ARG_TERMS, 1, 5, f->terms[1].reserved = 5);
+    BAD(SUM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TERM_1_A, -1, 0, f->terms[1].a = NULL);
+    BAD(SUM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TERM_0_B, -1, 0, f->terms[0].b = NULL);
+    BAD(SUM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pc = NULL);
+    BAD(SUM, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->pinput = NULL);
+    BAD(SUM, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_TERM_1_A, -1, BSR_BF16, f->s.dtype = BSR_BF16);
+    BAD(SUM, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_TERM_1_B, -1, BSR_F16, f->z.dtype = BSR_F16);
+    BAD(SUM, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, BSR_I32, f->c.dtype = BSR_I32);
+    BAD(SUM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_TERM_1_B, -1, 11, f->z.rows = 11);
+    BAD(SUM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, 5, f->z.cols = 4);
+    BAD(SUM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->s.rows = 4);
+    BAD(SUM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_TERM_0_B, -1, 12, f->terms[0].trans = BSR_TRANS_A);
+    BAD(SUM, BSR_ITEM_VIEW_REQUIRED, BSR_ARG_TERM_1_A, -1, 0, f->terms[1].trans = BSR_TRANS_A;
+        f->s.rows = 12; f->s.cols = 6; f->s.block_rows = 3; f->s.block_cols = 2);
+    BAD(SUM, BSR_ITEM_BATCH_SIZE, BSR_ARG_TERM_1_B, 0, 3, f->b.batch_dims = f->z.batch_dims = 1; f->b.batch[0] = 2;
+        f->z.batch[0] = 3);
+    BAD(SUM, BSR_ITEM_BATCH_DIMS, BSR_ARG_OUT, -1, 0, f->z.batch_dims = 1; f->z.batch[0] = 2);
+    BAD(SUM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, -1, 3, f->bias.cols = 3);
+    BAD(SUM, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_TERM_1_B, f->terms[1].b = &f->c; f->s.cols = 6; f->nnz = 0);
+    BAD(SUM, BSR_ITEM_DATA_NULL, BSR_ARG_TERM_1_B, -1, 0, f->z.data = NULL);
+    BAD(SUM, BSR_ITEM_CROW_NULL, BSR_ARG_TERM_1_A, -1, 0, f->s.crow_indices = NULL);
+    BAD(SUM, BSR_ITEM_COL_RANGE, BSR_ARG_TERM_0_A, 0, 4, ((int32_t *)f->s.col_indices)[0] = 4); /* the first that has them */
+    BAD(SUM, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, 77, f->epilogue.activation = 77);
     BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
     BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pc = NULL);
     BAD(ADDMM, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->pinput = NULL);
@@ -1558,7 +1594,8 @@ TEST(supports) {
 TEST(supports_is_true) {
     static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
                               BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
-                              BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE};
+                              BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE,
+                              BSR_OP_SUM_MM};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1578,6 +1615,11 @@ TEST(supports_is_true) {
                 x = t_random(in, 4, 7, ROW, NO_BATCH, 0, FILL_POSITIVE), y = t_random(in, 7, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
                 full = t_output(out, 4, 6, ROW, NO_BATCH);
                 switch (ops[k]) {
+                    case BSR_OP_SUM_MM: {
+                        bsr_term term = BSR_ZERO;
+                        term.a = &a, term.b = &b, term.alpha = 1, status = bsr_sum_mm(ctx, 0, NULL, &term, 1, NULL, &c, &e);
+                        break;
+                    }
                     case BSR_OP_DENSE_ADDMM: status = bsr_dense_mm(ctx, 0, &a, &b, &c, &e); break;
                     case BSR_OP_SAMPLED_ADDMM: status = bsr_sampled_addmm(ctx, 0, NULL, 1, &x, &y, &t, &e); break;
                     case BSR_OP_SOFTMAX: status = bsr_softmax(ctx, 1, &a, NULL, &t, &e); break;

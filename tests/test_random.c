@@ -179,6 +179,63 @@ static void product(int turn, int plain) {
 }
 static void random_dense_addmm(int turn) { product(turn, 0); }
 static void random_dense_mm(int turn) { product(turn, 1); }
+/* Sums of products: terms of all kinds; or of one kind and one sparsity, which kernels take together. */
+static void random_sum_mm(int turn) {
+    static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
+    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int out_type = type == BSR_I8 ? of_bytes[bt_below(4)] : wide, whole = !t_is_float(out_type);
+    const int count = (int)bt_range(1, bt_below(4) ? 3 : BSR_TERMS_MAX), alike = bt_below(2) == 0, flip = bt_below(3) == 0;
+    t_spec first = some_spec(type, FILL_SIGNED, 150), s;
+    bsr_term terms[BSR_TERMS_MAX];
+    bsr_matrix a[BSR_TERMS_MAX];
+    bsr_dense b[BSR_TERMS_MAX], out, input, left, right, bias;
+    bsr_epilogue f = BSR_ZERO;
+    ref_result want;
+    int64_t n, rows;
+    int t, layout = some_layout();
+    const int order = (int)bt_below(3);
+    const double alpha = whole ? (double)bt_range(-2, 2) : 1, beta = bt_below(2) ? 0 : whole ? 2 : bt_uniform();
+    first.batch = bt_below(3) ? NO_BATCH : first.batch, first.ragged = first.ragged && first.batch.dims;
+    memset(terms, 0, sizeof terms);
+    rows = flip ? first.c * first.block_cols : first.r * first.block_rows, n = some_columns(&first, easy ? 160 : 80);
+    for (t = 0; t < count; t++) {
+        const int turned = alike ? flip : t ? bt_below(3) == 0 : flip;
+        s = first;
+        if (t && !alike) { /* its own K and blocks; rows as all */
+            const int64_t block = rows % 16 == 0 && bt_below(2) ? 16 : rows % 2 == 0 && bt_below(2) ? 2 : rows ? rows : 1;
+            const int64_t across = bt_below(3) ? first.block_cols : bt_range(1, 70), along = bt_range(0, 100 / across + 1);
+            s.block_rows = turned ? across : block, s.block_cols = turned ? block : across;
+            s.r = turned ? along : rows / block, s.c = turned ? rows / block : along;
+            s.nnz = s.r * s.c * bt_range(0, 100) / 100, s.index_dtype = bt_below(2) ? BSR_I32 : BSR_I64;
+            s.layout = some_blocks(), s.batch = narrowed(first.batch), s.ragged = s.ragged && s.batch.dims;
+        }
+        a[t] = t_matrix(&s);
+        if (turned) t_attach_transposed(&a[t]);
+        if (!alike) layout = some_layout();
+        b[t] = t_random(type, turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
+                        FILL_SIGNED);
+        terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0;
+        terms[t].alpha = bt_below(alike ? 6 : 2) ? alpha : whole ? (double)bt_range(-2, 2) : bt_below(4) ? bt_uniform() - 0.5 : 0;
+    }
+    for (t = 0; alike && t < count / 2 && order; t++) { /* memory in another order than terms, of one side or both */
+        const bsr_dense *const other = terms[t].b;
+        const bsr_matrix *const a_other = terms[t].a;
+        terms[t].b = terms[count - 1 - t].b, terms[count - 1 - t].b = other;
+        if (order > 1) terms[t].a = terms[count - 1 - t].a, terms[count - 1 - t].a = a_other;
+    }
+    out = t_output(out_type, rows, n, some_layout(), first.batch);
+    input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(first.batch), 0, FILL_SIGNED);
+    left = t_random(whole ? (int)BSR_I32 : out_type, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    right = t_random(whole ? (int)BSR_I32 : out_type, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    bias = t_random(whole ? (int)BSR_I32 : out_type, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    f.bias = bt_below(3) ? NULL : &bias, f.left_alpha = bt_below(3) ? NULL : &left, f.right_alpha = bt_below(3) ? NULL : &right;
+    f.activation = whole ? BSR_ACT_NONE : (int)bt_below(5);
+    describe(&first, flip ? ", A^T" : "");
+    bt_describe("to %s, %d columns, %d terms%s, activation %d, beta %g", bsr_dtype_name(out_type), (int)n, count,
+                alike ? " alike" : "", f.activation, beta);
+    want = ref_sum_mm(beta, &input, terms, count, &f, out_type, 0);
+    EACH_WAY(out.data, bsr_sum_mm(ctx, beta, &input, terms, count, &f, &out, e), REF_COMPARE(&out, &want, REF_ANY));
+}
 static void random_sampled_addmm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
     const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;

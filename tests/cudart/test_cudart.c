@@ -203,6 +203,29 @@ static bsr_status call_dense_addmm(const bsr_context *ctx, const bsr_exec *ex) {
                            bt_below(3) ? &e : NULL, &out, ex);
 }
 
+static bsr_status call_sum_mm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = draw_result(dtype), alike = bt_below(2) == 0;
+    const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), n = draw_columns();
+    const shape batch = draw_batch();
+    const int64_t cb = draw_blocks(), count = 1 + (int64_t)bt_below(4);
+    bsr_term terms[4] = {BSR_ZERO};
+    bsr_matrix a[4];
+    bsr_dense b[4], out, input, bias;
+    bsr_epilogue e = BSR_ZERO;
+    int64_t t;
+    for (t = 0; t < count; t++) {
+        const int64_t k = alike || t == 0 ? cb : draw_blocks();
+        a[t] = matrix(rb, k, br, alike ? bc : draw_block(), dtype, alike ? no_batch() : narrower(batch));
+        b[t] = dense(a[t].cols, n, dtype, t ? narrower(batch) : batch, 0);
+        terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = alike ? 1 : (double)bt_below(3);
+    }
+    out = dense(a[0].rows, n, result, batch, 1), input = dense(a[0].rows, n, draw_beside(result), narrower(batch), 0);
+    bias = dense(a[0].rows, 1, draw_beside(result), narrower(batch), 0);
+    if (bt_below(2)) e.bias = &bias;
+    if (!bt_below(4)) e.alpha_ptr = (const double *)device(1, BSR_F64);
+    return bsr_sum_mm(ctx, (double)bt_below(3), &input, terms, count, bt_below(3) ? &e : NULL, &out, ex);
+}
+
 static bsr_status call_dense_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), trans = bt_below(3) == 0;
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
@@ -1073,7 +1096,8 @@ TEST(checked_indices) {
     /* kernels that look at indices, at least: of operations that read none, none */
     static const struct {
         int op, looks;
-    } least[] = {{BSR_OP_DENSE_ADDMM, 1}, {BSR_OP_MATMUL, 1}, {BSR_OP_MATMUL_BACKWARD, 1}, {BSR_OP_SAMPLED_ADDMM, 1},
+    } least[] = {{BSR_OP_DENSE_ADDMM, 1}, {BSR_OP_SUM_MM, 1}, {BSR_OP_MATMUL, 1}, {BSR_OP_MATMUL_BACKWARD, 1},
+                 {BSR_OP_SAMPLED_ADDMM, 1},
                  {BSR_OP_SOFTMAX, 1}, {BSR_OP_SOFTMAX_BACKWARD, 1}, {BSR_OP_ATTENTION, 1}, {BSR_OP_VALIDATE, 1},
                  {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
                  {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
@@ -1281,6 +1305,77 @@ TEST(plans_say_why) {
         bsr_plan_string(&plan, line, sizeof line);
         CHECK(strstr(line, "simt kernel") != NULL), CHECK(strstr(line, "; not mma: ") != NULL);
         if (getenv("SAY")) puts(line);
+    }
+    bsr_destroy(ctx);
+}
+
+/* Which terms of a sum share a launch, which kernels run then, and what stands in the workspace. */
+TEST(sums_of_products) {
+    enum { SEVERAL = 1 << 9 };
+    static const struct {
+        int terms, trans, result, n;
+        double alpha;              /* of the second term */
+        int64_t k, nnz, places[8]; /* of the second term; where each term's values and b stand, in this order */
+        int kernel, launches;
+        uint64_t sums;
+    } cases[] = {
+        {2, 0, BSR_BF16, 4096, 1, 4096, 820, {0, 1, 2, 3}, 3, 1, 0},                     /* both distances forwards */
+        {2, 0, BSR_BF16, 4096, 1, 4096, 700, {0, 1, 2, 3}, 3, 1, 0},
+        {2, 0, BSR_BF16, 4096, 1, 2048, 400, {0, 1, 2, 3}, 3, 1, 0},                     /* another inner size */
+        {2, 0, BSR_BF16, 4096, 1, 4096, 820, {0, 3, 2, 1}, 3, 2, 4096 * 4096 * 4},       /* b backwards: apart */
+        {2, 0, BSR_BF16, 64, 1, 4096, 820, {0, 3, 2, 1}, 2, 1, 0},                       /* few columns: all the same */
+        {2, 0, BSR_BF16, 4096, 1, 4096, 820, {2, 3, 0, 1}, 3, 1, 0},                     /* both backwards */
+        {2, 1, BSR_BF16, 4096, 1, 4096, 820, {2, 3, 0, 1}, 3, 1, 0},
+        {2, 0, BSR_BF16, 4096, 2, 4096, 820, {0, 1, 2, 3}, 3, 2, 4096 * 4096 * 4},       /* two alphas */
+        {2, 0, BSR_BF16, 4095, 2, 4096, 820, {0, 1, 2, 3}, 0, 2, 4096 * 4096 * 4},       /* rows of whole 16 bytes */
+        {2, 0, BSR_F32, 4096, 2, 4096, 820, {0, 1, 2, 3}, 3, 2, 0},                      /* sums stand in out */
+        {2, 0, BSR_BF16, 4096, 0, 4096, 820, {0, 1, 2, 3}, 3, 1, 0},                     /* one is nothing */
+        {2, 0, BSR_BF16, 4096, 1, 4096, 0, {0, 1, 2, 3}, 3, 1, 0},
+        {2, 1, BSR_BF16, 4096, 1, 4096, 820, {0, 1, 2, 3}, 3, 1, 0},                     /* A^T */
+        {2, 1, BSR_BF16, 4096, 1, 4096, 700, {0, 1, 2, 3}, 3, 2, 4096 * 4096 * 4},       /* with another number of blocks */
+        {3, 0, BSR_BF16, 4096, 1, 4096, 820, {0, 1, 2, 3, 4, 5}, 3, 1, 0},               /* at equal distances */
+        {3, 0, BSR_BF16, 4096, 1, 4096, 820, {0, 1, 2, 3, 5, 6}, 3, 2, 4096 * 4096 * 4},
+    };
+    size_t i;
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int64_t size = INT64_C(1) << 26, m = 4096;
+        bsr_plan plan = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a[3];
+        bsr_dense b[3], out;
+        bsr_term terms[3] = {BSR_ZERO};
+        char *p[8];
+        int t;
+        bt_case("case %d", (int)i);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (p[0] = aligned(8 * size, BSR_I8), t = 1; t < 8; t++) p[t] = p[0] + t * size;
+        for (t = 0; t < cases[i].terms; t++) {
+            const int64_t k = t == 1 ? cases[i].k : 4096, nnz = t == 1 ? cases[i].nnz : 820;
+            char *values = p[cases[i].places[2 * t]], *dense = p[cases[i].places[2 * t + 1]];
+            a[t] = bsr_matrix_make(cases[i].trans ? k : m, cases[i].trans ? m : k, 64, 64, nnz, values + size / 2,
+                                   values + size / 4 * 3, BSR_I32, values, BSR_BF16);
+            if (cases[i].trans) a[t].transposed_index = values + size / 8 * 5;
+            b[t] = bsr_dense_row_major(dense, BSR_BF16, k, cases[i].n);
+            terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = t == 1 ? cases[i].alpha : 1;
+            terms[t].trans = cases[i].trans ? BSR_TRANS_A : 0;
+        }
+        out = bsr_dense_row_major(p[7], cases[i].result, m, cases[i].n);
+        ex.query = &plan, ex.workspace = NULL;
+        CHECK_INT(bsr_sum_mm(ctx, 0, NULL, terms, cases[i].terms, NULL, &out, &ex), BSR_OK);
+        if (cases[i].kernel) CHECK_INT(plan.kernel, cases[i].kernel);
+        CHECK_INT((plan.flags & SEVERAL) != 0, cases[i].launches > 1);
+        if (cases[i].kernel) CHECK_INT(plan.workspace_bytes, cases[i].sums);
+        else CHECK(plan.workspace_bytes >= cases[i].sums);
+        ex.query = NULL, ex.workspace = arena.base + arena.size / 2, ex.workspace_bytes = cases[i].sums;
+        si_restart();
+        CHECK_INT(bsr_sum_mm(ctx, 0, NULL, terms, cases[i].terms, NULL, &out, &ex), BSR_OK);
+        CHECK_INT(si.launches, cases[i].launches);
+        if (!cases[i].sums) continue;
+        ex.workspace_bytes--, si_restart();
+        CHECK_INT(bsr_sum_mm(ctx, 0, NULL, terms, cases[i].terms, NULL, &out, &ex), BSR_WORKSPACE_TOO_SMALL);
+        CHECK_INT(e.value, cases[i].sums), CHECK_INT(si.launches, 0);
     }
     bsr_destroy(ctx);
 }
@@ -1693,6 +1788,7 @@ static const bt_test tests[] = {
     {"row_views", row_views},
     {"slow_paths", slow_paths},
     {"stages", stages},
+    {"sums_of_products", sums_of_products},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
     {"sums_of_no_items", sums_of_no_items},

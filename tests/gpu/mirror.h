@@ -656,6 +656,19 @@ template <class O, class... P> constexpr auto gm_mirrored(bsr_status (*)(const b
     static constexpr auto gm_##operation = gm_mirrored<gm_of_##operation>(&bsr_##operation);
 T_CALLS(X)
 #undef X
+TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
+                        const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_sum_mm", ctx, exec);
+    const auto there_input = g.map(input);
+    bsr_term there[BSR_TERMS_MAX] = {};
+    for (int64_t i = 0; terms && i < count && i < BSR_TERMS_MAX; i++)
+        there[i] = terms[i], there[i].a = g.map(terms[i].a), there[i].b = g.map(terms[i].b);
+    const auto there_epilogue = g.map(epilogue);
+    const auto there_out = g.map(out, true);
+    return g.run(
+        true, GM_HOST { return bsr_sum_mm(c, beta, input, terms, count, epilogue, out, e); },
+        GM_HOST { return bsr_sum_mm(c, beta, there_input, terms ? there : nullptr, count, there_epilogue, there_out, e); });
+}
 /* The others build. */
 TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x,
                                        const bsr_exec *exec) {
@@ -947,6 +960,7 @@ T_OPERATIONS(X)
 #define bsr_matmul gm_matmul
 #define bsr_matmul_backward gm_matmul_backward
 #define bsr_sampled_addmm gm_sampled_addmm
+#define bsr_sum_mm gm_sum_mm
 #define bsr_softmax gm_softmax
 #define bsr_softmax_backward gm_softmax_backward
 #define bsr_attention gm_attention
