@@ -378,7 +378,7 @@ static bsr_status call_attention(const bsr_context *ctx, const bsr_exec *ex) {
 
 static bsr_status call_map(const bsr_context *ctx, const bsr_exec *ex) {
     static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const bsr_matrix x = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), all[bt_below(8)], batch, 1);
     const bsr_matrix m = same_pattern(&x, all[bt_below(8)]), out = bt_below(2) ? x : same_pattern(&x, all[bt_below(8)]);
     const bsr_dense d = dense(bt_below(2) ? 1 : x.rows, bt_below(2) ? 1 : x.cols, all[bt_below(8)], narrower(batch), 0);
@@ -393,7 +393,7 @@ static bsr_status call_map(const bsr_context *ctx, const bsr_exec *ex) {
 static bsr_status call_reduce(const bsr_context *ctx, const bsr_exec *ex) {
     static const int to[] = {BSR_F32, BSR_F64, BSR_BF16, BSR_I32, BSR_I64};
     const int over = (int)bt_range(BSR_OVER_ROWS, BSR_OVER_ALL);
-    shape batch = draw_batch();
+    t_shape batch = draw_batch();
     const bsr_matrix x = matrix(draw_blocks(), draw_blocks(), draw_block(), draw_block(), draw_operand_dtype(), batch);
     bsr_dense out;
     int i;
