@@ -84,6 +84,7 @@
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
+     cuda-maps          functions, conversions and reductions on the CUDA backend
      tuner              the climb, measuring, verifying
      json               a text gone through where it stands
      safetensors        a file's tensors, and matrices of them
@@ -179,7 +180,7 @@
      What the host can't see, the contents of index arrays and views, is not checked by operations unless they are asked to (see
      CHECKED INDICES): what is out of range there is read, and can be written, outside the arrays.
      Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of views and of
-     scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
+     scatter indices, bsr_validate and bsr_reduce want the workspace that a query (bsr_exec.query) names, in device memory.
      BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
      the host's).
      On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
@@ -1250,7 +1251,6 @@ typedef struct bsr_map_options { /* all zero, or null: nothing but alpha x, in o
    Error before that rounding: each of s, t, their combination and 1/(1-p) rounds once, u relative; f and f' of what they are
    given: 4 u (1 + |x|) max(|f|, 1) for the activations and tanh, sigmoid, 4 u |f| for the others (u = 2^-24 or 2^-53); on CUDA
    f32 results below 2^-126 may be 0.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE, BAD_STRUCTURE (y's or out's pattern is not x's; contents on the CPU), BAD_ARGUMENT (unknown function,
    combination or flag, low and high no interval, dropout_p outside [0, 1], y without a combination or with both members),
    UNSUPPORTED (a program's function in f64, or its gradient). */
@@ -1284,8 +1284,9 @@ typedef enum bsr_reduce_over {
    BSR_EXEC_ACCUMULATE_F64) in f64: whole numbers are exact below 2^53. Squares beyond that type's largest sum to inf. Error: at
    most (n + 2) u (sum of |terms|), n of them; maxima are exact; one rounding to out's type, as bsr_map rounds. The order of sums
    depends on sizes, pattern, types and GPU model alone: same bits between runs, for any number of threads, any cap of the grid.
-   BSR_OVER_COLS is faster with an attached transposed index.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   BSR_OVER_COLS takes an attached transposed index; on CUDA one is built in the workspace where it lacks, and sums of lines are
+   put together in a workspace, too: the plan of a query says how much (workspace_bytes), without it the call is refused
+   (WORKSPACE_TOO_SMALL). The CPU wants none.
    Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
 BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                               const bsr_exec *exec);
@@ -2212,8 +2213,7 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM;
+           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_SUM_MM);
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -8865,22 +8865,48 @@ static int bsri_map_next(const bsr_matrix *m, int64_t end, bsri_map_piece *b) {
     b->n = b->rows * b->cols;
     return 1;
 }
+/* Loops that compilers make vectors of: sixteen at a time, of arrays that don't meet. */
+#if defined(__GNUC__)
+#define BSRI_APART __restrict__
+#else
+#define BSRI_APART
+#endif
+#define BSRI_EACH(i, n, ...)                          \
+    do {                                              \
+        int lane_;                                    \
+        for (i = 0; i + 16 <= (n);)                   \
+            for (lane_ = 0; lane_ < 16; lane_++, i++) \
+                __VA_ARGS__;                          \
+        for (; i < (n); i++) __VA_ARGS__;             \
+    } while (0)
 /* rows x cols numbers of any type; i8 by way of i32, for which there are vectors. */
+static void bsri_as_number(char *at) { /* an i32 becomes an f32 */
+    int32_t whole;
+    float number;
+    memcpy(&whole, at, 4), number = (float)whole, memcpy(at, &number, 4);
+}
 static void bsri_map_fetch(int isa, int compute, void *to, const void *from, int dtype, int64_t rows, int64_t cols, int64_t rs,
                            int64_t cs) {
     int64_t i, n = rows * cols;
     bsri_tile_load(isa, dtype == BSR_I8 && compute == BSR_F32 ? BSR_I32 : compute, to, cols, from, dtype, rows, cols, rs, cs);
     if (dtype == BSR_I8 && compute == BSR_F32)
-        for (i = 0; i < n; i++) {
-            int32_t whole;
-            float number;
-            memcpy(&whole, (char *)to + 4 * i, 4), number = (float)whole, memcpy((char *)to + 4 * i, &number, 4);
-        }
+        BSRI_EACH(i, n, bsri_as_number((char *)to + 4 * i));
+}
+static int32_t bsri_low_byte(float v) {
+    int32_t u;
+    memcpy(&u, &v, 4);
+    return u - 0x4b400000;
 }
 static void bsri_map_keep(int isa, int compute, void *to, int dtype, int64_t stride, const void *from, int64_t n) {
     int64_t i;
     if (bsri_is_one_of(BSRI_FLOATS, dtype)) {
         bsri_row_store(isa, compute, to, dtype, stride, from, n);
+    } else if (dtype == BSR_I8 && compute == BSR_F32 && stride == 1) {
+        const float *BSRI_APART x = (const float *)from;
+        int8_t *BSRI_APART y = (int8_t *)to; /* in between, adding 1.5 2^23 leaves the nearest whole number in the low bits */
+        float v;
+        BSRI_EACH(i, n, (v = x[i], v = v != v ? 0 : v > 127 ? 127 : v < -128 ? -128 : v,
+                         y[i] = (int8_t)bsri_low_byte(v + 12582912.0f)));
     } else {
         for (i = 0; i < n; i++)
             bsri_store_whole(to, dtype, i * stride,
@@ -8921,25 +8947,51 @@ typedef struct bsri_map {
     int64_t each, chunks; /* blocks of a task, tasks of a group */
 } bsri_map;
 
-/* x = x joined with y. */
-#define BSRI_DEFINE_COMBINE(NAME, TYPE)                                               \
-    static void NAME(int combine, TYPE *x, const TYPE *y, int64_t n) {                \
-        int64_t i;                                                                    \
-        switch (combine) {                                                            \
-            case BSR_COMBINE_ADD: for (i = 0; i < n; i++) x[i] += y[i]; break;        \
-            case BSR_COMBINE_SUB: for (i = 0; i < n; i++) x[i] -= y[i]; break;        \
-            case BSR_COMBINE_DIV: for (i = 0; i < n; i++) x[i] /= y[i]; break;        \
-            case BSR_COMBINE_MAX:                                                     \
-                for (i = 0; i < n; i++) x[i] = x[i] != x[i] || x[i] > y[i] ? x[i] : y[i]; \
-                break;                                                                \
-            case BSR_COMBINE_MIN:                                                     \
-                for (i = 0; i < n; i++) x[i] = x[i] != x[i] || x[i] < y[i] ? x[i] : y[i]; \
-                break;                                                                \
-            default: for (i = 0; i < n; i++) x[i] *= y[i]; break; /* also gradients */ \
-        }                                                                             \
+/* x = x joined with y; x = f(x) of what needs no function of the machine's library, 0: it does. */
+#define BSRI_DEFINE_MAPS(S, ISA, NV)                                                                                        \
+    BSRI_A_##ISA static void bsri_combine_##S(int combine, void *px, const void *py, int64_t n) {                          \
+        BSRI_T_##S *BSRI_APART x = (BSRI_T_##S *)px;                                                                        \
+        const BSRI_T_##S *BSRI_APART y = (const BSRI_T_##S *)py;                                                            \
+        int64_t i;                                                                                                          \
+        switch (combine) {                                                                                                  \
+            case BSR_COMBINE_ADD: BSRI_EACH(i, n, x[i] += y[i]); break;                                                     \
+            case BSR_COMBINE_SUB: BSRI_EACH(i, n, x[i] -= y[i]); break;                                                     \
+            case BSR_COMBINE_DIV: BSRI_EACH(i, n, x[i] /= y[i]); break;                                                     \
+            case BSR_COMBINE_MAX: BSRI_EACH(i, n, x[i] = (x[i] != x[i]) | (x[i] > y[i]) ? x[i] : y[i]); break;                 \
+            case BSR_COMBINE_MIN: BSRI_EACH(i, n, x[i] = (x[i] != x[i]) | (x[i] < y[i]) ? x[i] : y[i]); break;                 \
+            default: BSRI_EACH(i, n, x[i] *= y[i]); break; /* also gradients */                                             \
+        }                                                                                                                   \
+    }                                                                                                                       \
+    BSRI_A_##ISA static void bsri_simple_##S(const bsr_map_options *o, void *px, int64_t n, int *done) {                    \
+        BSRI_T_##S *BSRI_APART x = (BSRI_T_##S *)px;                                                                        \
+        const BSRI_T_##S low = (BSRI_T_##S)o->low, high = (BSRI_T_##S)o->high, zero = 0;                                    \
+        int64_t i;                                                                                                          \
+        switch (o->function) {                                                                                              \
+            case BSR_ACT_RELU: BSRI_EACH(i, n, x[i] = x[i] <= zero ? zero : x[i]); break;                                   \
+            case BSR_MAP_NEG: BSRI_EACH(i, n, x[i] = -x[i]); break;                                                         \
+            case BSR_MAP_SQUARE: BSRI_EACH(i, n, x[i] *= x[i]); break;                                                      \
+            case BSR_MAP_RECIPROCAL: BSRI_EACH(i, n, x[i] = 1 / x[i]); break;                                               \
+            case BSR_MAP_CLAMP: BSRI_EACH(i, n, x[i] = x[i] < low ? low : x[i] > high ? high : x[i]); break;                \
+            default: *done = 0; return;                                                                                     \
+        }                                                                                                                   \
+        *done = 1;                                                                                                          \
     }
-BSRI_DEFINE_COMBINE(bsri_combine_f32, float)
-BSRI_DEFINE_COMBINE(bsri_combine_f64, double)
+#if BSRI_X86
+#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v5f, v5, 8) X(v5d, v5, 8)
+#else
+#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2)
+#endif
+BSRI_MAP_SETS(BSRI_DEFINE_MAPS)
+static void bsri_combine(int isa, int compute, int combine, void *x, const void *y, int64_t n) {
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_combine_v, (combine, x, y, n));
+    else BSRI_PICK(isa, d, bsri_combine_v, (combine, x, y, n));
+}
+static int bsri_function_simple(int isa, int compute, const bsr_map_options *o, void *x, int64_t n) {
+    int done;
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_simple_v, (o, x, n, &done));
+    else BSRI_PICK(isa, d, bsri_simple_v, (o, x, n, &done));
+    return done;
+}
 
 /* v = f(v), or f'(v). */
 #define BSRI_MAP_CASE(name, value, slope)            \
@@ -9017,6 +9069,7 @@ static void bsri_map_function(const bsri_map *j, const bsri_map_piece *b, const 
     const int gradient = o->combine == BSR_COMBINE_GRADIENT;
     if (o->function == BSR_ACT_NONE && gradient) bsri_row_fill(j->compute, v, b->n, 1);
     if (o->function == BSR_ACT_NONE) return;
+    if (!gradient && bsri_function_simple(j->isa, j->compute, o, v, b->n)) return;
     if (o->function >= BSR_USER_FUNCTION_BASE) bsri_function_user(j, b, at, col, (float *)v);
     else if (j->compute == BSR_F64) bsri_function_f64(o, gradient, (double *)v, b->n);
     else if (gradient || !bsri_function_exp(j->isa, o->function, (float *)v, b->n))
@@ -9086,8 +9139,7 @@ static void bsri_map_run(const bsri_map *j, const bsri_place *at, int64_t p, int
         if (j->alpha != 0 && j->alpha != 1) bsri_row_scale(j->isa, j->compute, &v, b.n, j->alpha);
         if (o->combine) bsri_map_operand(j, &b, at, x.col, y, offset, &w);
         if (first) bsri_map_function(j, &b, at, x.col, &v);
-        if (o->combine && j->compute == BSR_F32) bsri_combine_f32(o->combine, v.f, w.f, b.n);
-        else if (o->combine) bsri_combine_f64(o->combine, v.d, w.d, b.n);
+        if (o->combine) bsri_combine(j->isa, j->compute, o->combine, &v, &w, b.n);
         if (!first) bsri_map_function(j, &b, at, x.col, &v);
         if (j->drops) bsri_map_drop(j, &b, at, x.col, &v);
         bsri_map_move(j->isa, j->compute, j->out, out.values, &b, &v, 1);
@@ -9107,24 +9159,30 @@ static void bsri_map_task(void *arg, int64_t task) {
     }
 }
 
+BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j))
 /* What a pass over the stored elements takes on one thread. */
 static double bsri_map_ns(const bsr_matrix *x, int64_t groups) {
     const double n = (double)x->nnz * (double)groups * (double)x->block_rows * (double)x->block_cols;
     return bsri_work_ns(n * (double)bsr_dtype_size(x->dtype), n, (double)x->nnz * (double)groups);
 }
-static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+/* What follows from the arguments. */
+static void bsri_map_prepare(const bsri_call *c, bsri_map *j) {
     const bsr_map_options *o = j->options;
     const uint32_t types = BSRI_BIT(j->x->dtype) | BSRI_BIT(j->out->dtype) | (j->y ? BSRI_BIT(j->y->dtype) : 0) |
                            (j->dense ? BSRI_BIT(j->dense->dtype) : 0);
-    const int64_t area = j->x->block_rows * j->x->block_cols;
-    bsr_plan p;
-    int stop;
     j->compute = (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
     j->drops = o->dropout_p > 0, j->drop_below = o->dropout_p * 4294967296.0;
     j->keep = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
     if (j->beta == 0) j->y = NULL, j->dense = NULL; /* never read */
     j->places = j->drops || o->function >= BSR_USER_FUNCTION_BASE || j->dense;
     j->stored = bsri_stored_of(j->x);
+}
+static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+    const int64_t area = j->x->block_rows * j->x->block_cols;
+    bsr_plan p;
+    int stop;
+    bsri_map_prepare(c, j);
+    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j));
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
@@ -9239,57 +9297,77 @@ static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
     else bsri_store_whole(d->data, d->dtype, at, v);
 }
 
-/* n elements joined: lane by lane, then the lanes in order, then the rest. */
+/* n elements joined: lane by lane, then the lanes in order, then the rest. Of i8 as i32: BSRI_MAP_CHUNK squares fit. And a row
+   of them joined to the sums of its columns. */
 #define BSRI_REDUCE_LANES 16
-#define BSRI_DEFINE_FOLD(NAME, TYPE, SUM, ABS)                                                                  \
-    static double NAME(int kind, const TYPE *x, int64_t n) {                                                     \
-        const int64_t whole = n - n % BSRI_REDUCE_LANES;                                                         \
-        SUM lane[BSRI_REDUCE_LANES];                                                                             \
-        double v = bsri_reduce_none(kind);                                                                       \
-        int64_t i = 0;                                                                                           \
-        int l, least = kind == BSR_REDUCE_MIN, most = bsri_reduce_largest(kind), absolute = bsri_reduce_absolute(kind); \
-        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++) lane[l] = !(least || most) ? 0 : absolute ? (SUM)ABS(x[l]) : (SUM)x[l]; \
-        if (most && absolute)                                                                                    \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++) {                                                        \
-                    const SUM a = (SUM)ABS(x[i + l]);                                                            \
-                    lane[l] = a > lane[l] || a != a ? a : lane[l];                                               \
-                }                                                                                                \
-        else if (most)                                                                                           \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++)                                                          \
-                    lane[l] = x[i + l] > lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];                   \
-        else if (least)                                                                                          \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++)                                                          \
-                    lane[l] = x[i + l] < lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];                   \
-        else if (bsri_reduce_squares(kind))                                                                      \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)x[i + l] * (SUM)x[i + l];                \
-        else if (absolute)                                                                                       \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)ABS(x[i + l]);                           \
-        else                                                                                                     \
-            for (; i < whole; i += BSRI_REDUCE_LANES)                                                            \
-                for (l = 0; l < BSRI_REDUCE_LANES; l++) lane[l] += (SUM)x[i + l];                                \
-        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++) v = bsri_reduce_join(kind, v, (double)lane[l]);         \
-        for (; i < n; i++) {                                                                                     \
-            const SUM a = absolute ? (SUM)ABS(x[i]) : (SUM)x[i];                                                 \
-            v = bsri_reduce_join(kind, v, (double)(bsri_reduce_squares(kind) ? a * a : a));                      \
-        }                                                                                                        \
-        return v;                                                                                                \
+#define BSRI_FOLD_LANES(...)                              \
+    for (; i < whole; i += BSRI_REDUCE_LANES)             \
+        for (l = 0; l < BSRI_REDUCE_LANES; l++) {         \
+            a = x[i + l];                                 \
+            lane[l] = (__VA_ARGS__);                      \
+        }
+#define BSRI_DEFINE_FOLD(NAME, COLUMN, TYPE, ATTRIBUTE)                                                                  \
+    ATTRIBUTE static void NAME(int kind, const void *px, int64_t n, double *out) {                                       \
+        const TYPE *BSRI_APART x = (const TYPE *)px;                                                                     \
+        const int64_t whole = n - n % BSRI_REDUCE_LANES;                                                                 \
+        const int least = kind == BSR_REDUCE_MIN, most = bsri_reduce_largest(kind), absolute = bsri_reduce_absolute(kind); \
+        TYPE lane[BSRI_REDUCE_LANES], a;                                                                                 \
+        double v = bsri_reduce_none(kind);                                                                               \
+        int64_t i = 0;                                                                                                   \
+        int l;                                                                                                           \
+        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++)                                                                 \
+            lane[l] = !(least || most) ? 0 : absolute && x[l] < 0 ? -x[l] : x[l];                                        \
+        if (most && absolute) {                                                                                          \
+            BSRI_FOLD_LANES((a = a < 0 ? -a : a), (a > lane[l]) | (a != a) ? a : lane[l])                                \
+        } else if (most) {                                                                                               \
+            BSRI_FOLD_LANES((a > lane[l]) | (a != a) ? a : lane[l])                                                      \
+        } else if (least) {                                                                                              \
+            BSRI_FOLD_LANES((a < lane[l]) | (a != a) ? a : lane[l])                                                      \
+        } else if (bsri_reduce_squares(kind)) {                                                                          \
+            BSRI_FOLD_LANES(lane[l] + a * a)                                                                             \
+        } else if (absolute) {                                                                                           \
+            BSRI_FOLD_LANES(lane[l] + (a < 0 ? -a : a))                                                                  \
+        } else {                                                                                                         \
+            BSRI_FOLD_LANES(lane[l] + a)                                                                                 \
+        }                                                                                                                \
+        for (l = 0; l < BSRI_REDUCE_LANES && whole; l++) v = bsri_reduce_join(kind, v, (double)lane[l]);                 \
+        for (; i < n; i++) {                                                                                             \
+            a = absolute && x[i] < 0 ? -x[i] : x[i];                                                                     \
+            v = bsri_reduce_join(kind, v, (double)(bsri_reduce_squares(kind) ? a * a : a));                              \
+        }                                                                                                                \
+        *out = v;                                                                                                        \
+    }                                                                                                                    \
+    ATTRIBUTE static void COLUMN(int kind, double *sums, const void *px, int64_t n) {                                    \
+        const TYPE *BSRI_APART x = (const TYPE *)px;                                                                     \
+        double *BSRI_APART sum = sums;                                                                                   \
+        double a;                                                                                                        \
+        int64_t i;                                                                                                       \
+        if (kind == BSR_REDUCE_MAX_ABS)                                                                                  \
+            BSRI_EACH(i, n, (a = fabs((double)x[i]), sum[i] = (a > sum[i]) | (a != a) ? a : sum[i]));                    \
+        else if (kind == BSR_REDUCE_MAX)                                                                                 \
+            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = (a > sum[i]) | (a != a) ? a : sum[i]));                          \
+        else if (kind == BSR_REDUCE_MIN)                                                                                 \
+            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = (a < sum[i]) | (a != a) ? a : sum[i]));                          \
+        else if (bsri_reduce_squares(kind))                                                                              \
+            BSRI_EACH(i, n, sum[i] += (double)x[i] * (double)x[i]);                                                      \
+        else if (bsri_reduce_absolute(kind))                                                                             \
+            BSRI_EACH(i, n, sum[i] += fabs((double)x[i]));                                                               \
+        else                                                                                                             \
+            BSRI_EACH(i, n, sum[i] += (double)x[i]);                                                                     \
     }
-#define BSRI_ABS_I32(x) ((x) < 0 ? -(x) : (x))
-BSRI_DEFINE_FOLD(bsri_fold_f32, float, float, fabsf)
-BSRI_DEFINE_FOLD(bsri_fold_f64, double, double, fabs)
-BSRI_DEFINE_FOLD(bsri_fold_i32, int32_t, int32_t, BSRI_ABS_I32) /* of i8: BSRI_MAP_CHUNK squares fit */
+#define BSRI_FOLD_OF(S, ISA, NV) BSRI_DEFINE_FOLD(bsri_fold_##S, bsri_column_##S, BSRI_T_##S, BSRI_A_##ISA)
+BSRI_MAP_SETS(BSRI_FOLD_OF)
+BSRI_DEFINE_FOLD(bsri_fold_i32, bsri_column_i32, int32_t, )
 
 /* The type that elements are held in: of i8 i32, whose joined chunks are f64. */
 static int bsri_reduce_held(const bsri_reduce *j) { return j->x->dtype == BSR_I8 ? BSR_I32 : j->compute; }
 static double bsri_fold(const bsri_reduce *j, const bsri_map_buffer *x, int64_t n) {
     const int held = bsri_reduce_held(j);
-    if (held == BSR_I32) return bsri_fold_i32(j->kind, x->i, n);
-    return held == BSR_F32 ? bsri_fold_f32(j->kind, x->f, n) : bsri_fold_f64(j->kind, x->d, n);
+    double v;
+    if (held == BSR_I32) bsri_fold_i32(j->kind, x, n, &v);
+    else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_fold_v, (j->kind, x, n, &v));
+    else BSRI_PICK(j->isa, d, bsri_fold_v, (j->kind, x, n, &v));
+    return v;
 }
 /* Whole blocks p to end-1 of an item. */
 static double bsri_reduce_blocks(const bsri_reduce *j, const bsri_item *it, int64_t p, int64_t end) {
@@ -9385,23 +9463,6 @@ typedef struct bsri_reduce_columns {
     int64_t first, end, from, width; /* block columns; columns of a single one */
     double sum[BSRI_REDUCE_COLS], stored[BSRI_REDUCE_COLS]; /* stored: elements of a block column */
 } bsri_reduce_columns;
-/* A row of numbers joined to the sums of its columns. */
-#define BSRI_DEFINE_COLUMN(NAME, TYPE)                                                                             \
-    static void NAME(int kind, double *sum, const TYPE *x, int64_t n) {                                            \
-        int64_t i;                                                                                                 \
-        if (bsri_reduce_largest(kind) || kind == BSR_REDUCE_MIN)                                                   \
-            for (i = 0; i < n; i++)                                                                                \
-                sum[i] = bsri_reduce_join(kind, sum[i], bsri_reduce_absolute(kind) ? fabs((double)x[i]) : (double)x[i]); \
-        else if (bsri_reduce_squares(kind))                                                                        \
-            for (i = 0; i < n; i++) sum[i] += (double)x[i] * (double)x[i];                                         \
-        else if (bsri_reduce_absolute(kind))                                                                       \
-            for (i = 0; i < n; i++) sum[i] += fabs((double)x[i]);                                                  \
-        else                                                                                                       \
-            for (i = 0; i < n; i++) sum[i] += (double)x[i];                                                        \
-    }
-BSRI_DEFINE_COLUMN(bsri_column_f32, float)
-BSRI_DEFINE_COLUMN(bsri_column_f64, double)
-BSRI_DEFINE_COLUMN(bsri_column_i32, int32_t)
 static void bsri_reduce_column_block(bsri_reduce_columns *t, int64_t block_col, int64_t p) {
     const bsri_reduce *j = t->job;
     const bsr_matrix *m = j->x;
@@ -9417,9 +9478,10 @@ static void bsri_reduce_column_block(bsri_reduce_columns *t, int64_t block_col, 
         bsri_tile_load(j->isa, held, &x, w, bsri_at(t->it.values, m->dtype, p * s[0] + r * s[1] + t->from * s[2]), m->dtype, n, w,
                        s[1], s[2]);
         for (i = 0; i < n; i++) {
-            if (held == BSR_F32) bsri_column_f32(j->kind, sum, x.f + i * w, w);
-            else if (held == BSR_F64) bsri_column_f64(j->kind, sum, x.d + i * w, w);
-            else bsri_column_i32(j->kind, sum, x.i + i * w, w);
+            const void *row = bsri_row_at(held, &x, i * w);
+            if (held == BSR_I32) bsri_column_i32(j->kind, sum, row, w);
+            else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_column_v, (j->kind, sum, row, w));
+            else BSRI_PICK(j->isa, d, bsri_column_v, (j->kind, sum, row, w));
         }
     }
 }
@@ -9464,17 +9526,23 @@ static void bsri_reduce_columns_task(void *arg, int64_t task) {
                           bsri_reduce_end(j->kind, t.sum[i], t.stored[i / t.width], j->all));
 }
 
+BSRI_CUDA_PART(bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j))
+static void bsri_reduce_prepare(const bsri_call *c, bsri_reduce *j) {
+    const bsr_matrix *m = j->x;
+    j->compute = BSRI_BIT(m->dtype) & (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32)) &&
+                         !(c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F32 : BSR_F64;
+    j->stored = bsri_stored_of(m);
+    j->all = j->over == BSR_OVER_ROWS ? (double)m->cols : j->over == BSR_OVER_COLS ? (double)m->rows :
+             j->over == BSR_OVER_BLOCKS ? (double)(m->block_rows * m->block_cols) : (double)m->rows * (double)m->cols;
+}
 static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
     const bsr_matrix *m = j->x;
     const int64_t area = m->block_rows * m->block_cols;
     double ns;
     bsr_plan p;
     int stop;
-    j->compute = BSRI_BIT(m->dtype) & (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32)) &&
-                         !(c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F32 : BSR_F64;
-    j->stored = bsri_stored_of(m);
-    j->all = j->over == BSR_OVER_ROWS ? (double)m->cols : j->over == BSR_OVER_COLS ? (double)m->rows :
-             j->over == BSR_OVER_BLOCKS ? (double)area : (double)m->rows * (double)m->cols;
+    bsri_reduce_prepare(c, j);
+    BSRI_CUDA_RETURN(c, bsri_cuda_reduce(c, j));
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->stored.batch.count) return BSR_OK;
@@ -13057,7 +13125,24 @@ enum {
     X(ENTRIES_VALUES, 656, bsri_entries_values)              \
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
-    X(SCATTER_LAST, 662, bsri_scatter_last)
+    X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_MAPS,                                 \
+    X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
+    X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
+    X(MAP_SINGLE_F32, 682, bsri_map_stored<float, 1, true>)  \
+    X(REDUCE_ALONG_F32, 683, bsri_reduce_windows<float, 0, false>)   \
+    X(REDUCE_ACROSS_8_F32, 684, bsri_reduce_windows<float, 8, false>) \
+    X(REDUCE_ACROSS_4_F32, 685, bsri_reduce_windows<float, 4, false>) \
+    X(REDUCE_SINGLE_F32, 686, bsri_reduce_windows<float, 0, true>)   \
+    X(REDUCE_PARTS_F32, 687, bsri_reduce_parts<float>)               \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(MAP_RUN_F64, 688, bsri_map_stored<double, 2, false>)   \
+    X(MAP_PIECES_F64, 689, bsri_map_stored<double, 2, true>) \
+    X(MAP_SINGLE_F64, 690, bsri_map_stored<double, 1, true>) \
+    X(REDUCE_ALONG_F64, 691, bsri_reduce_windows<double, 0, false>)    \
+    X(REDUCE_ACROSS_2_F64, 692, bsri_reduce_windows<double, 2, false>) \
+    X(REDUCE_SINGLE_F64, 693, bsri_reduce_windows<double, 0, true>)    \
+    X(REDUCE_PARTS_F64, 694, bsri_reduce_parts<double>)))
 enum {
 #define BSRI_X(name, number, ...) BSRI_KERNEL_##name = number,
     BSRI_KERNELS(BSRI_X) BSRI_KERNELS_MATRICES(BSRI_X)
@@ -15649,6 +15734,46 @@ typedef struct bsri_dev_layout {
     int32_t step, reserved;
 } bsri_dev_layout;
 
+#if BSRI_HAS_MAPS
+/* bsr_map. Pieces of E elements, lane by lane of a CTA's 256 threads, `run` times; a group's pieces begin at element `from`. */
+typedef struct bsri_dev_map {
+    bsri_stored_blocks s; /* x */
+    bsr_matrix y, out;
+    bsr_dense dense;
+    int64_t xs[3], ys[3], os[3];
+    double alpha, beta, low, high, keep;
+    uint64_t seed;
+    const void *user_data;
+    int64_t from, pieces, chunks, work;      /* of a group; of all groups */
+    int64_t step_block;                      /* from a lane's piece to its next: blocks, lines of a block, pieces of a line */
+    int32_t step_row, step_col, lines, line; /* a block's lines; pieces of a line */
+    int32_t run, with;                       /* with: BSRI_MAP_WITH_ */
+    int32_t function, combine, first;        /* first: the function comes before y */
+    int32_t drops, drop_last, rows, cols;    /* words up to drop_last are dropped; are rows, columns needed? */
+    int32_t vector;                          /* a dense y can be read by pieces */
+} bsri_dev_map;
+enum { BSRI_MAP_WITH_NOTHING, BSRI_MAP_WITH_MATRIX, BSRI_MAP_WITH_DENSE };
+
+/* bsr_reduce. Lists of blocks are cut into windows; what a line has in a window is joined by a warp. A line within one window is
+   done then, the others' parts are joined by the next kernel. Outputs of a block o, and elements of each in lines r1 and r2. */
+typedef struct bsri_dev_reduce {
+    bsri_stored_blocks s;
+    bsr_dense out;
+    const char *starts, *position; /* of columns: the transposed index */
+    void *part;                    /* [groups][slots][outputs] */
+    int64_t stride[4];             /* of values: blocks, outputs, r1, r2 */
+    int64_t entries, lines;        /* of a group */
+    int64_t outputs, r1, r2;       /* r2: pieces */
+    int64_t window, windows, slots, each, shares, work;
+    double stored, all;            /* elements of a block that make one output; of a line */
+    int64_t index_entries;         /* of a pattern of the transposed index; 0: all share one list */
+    int32_t kind, over;
+    int32_t lanes_o, lanes_r, lanes_b; /* as powers of two: lanes beside each other for outputs, elements, blocks */
+    int32_t across;                /* outputs are next to each other in memory, else elements of one */
+    int32_t team, reserved;        /* threads that join the parts of an output: 1 or 256 */
+} bsri_dev_reduce;
+#endif
+
 #include "bsrsparse_kernels.cuh"
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -17185,6 +17310,215 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 }
 #endif
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-maps: functions, conversions and reductions on the CUDA backend                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_MAPS
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+/* Are a matrix's blocks runs of `e` elements that stand aligned, from line to line, block to block, item to item? */
+static int bsri_cuda_map_runs(const bsr_matrix *m, const int64_t (&s)[3], int64_t e) {
+    const int64_t bytes = e * (int64_t)bsr_dtype_size(m->dtype);
+    int i;
+    if (s[2] != 1 || m->block_cols % e || (m->block_rows > 1 && s[1] % e) || s[0] % e || (uintptr_t)m->values % (uintptr_t)bytes)
+        return 0;
+    for (i = 0; i < m->batch_dims; i++)
+        if (m->batch[i] > 1 && m->values_batch_stride[i] % e) return 0;
+    return 1;
+}
+/* Are values one run, in the order that ref's are in? */
+static int bsri_cuda_map_flat(const bsr_matrix *m, const int64_t (&s)[3], const int64_t (&ref)[3]) {
+    const int64_t area = m->block_rows * m->block_cols;
+    const int by_rows = (s[2] == 1 || m->block_cols == 1) && (s[1] == m->block_cols || m->block_rows == 1);
+    const int by_cols = (s[1] == 1 || m->block_rows == 1) && (s[2] == m->block_rows || m->block_cols == 1);
+    return (by_rows || by_cols) && (m->nnz < 2 || s[0] == area) && s[1] == ref[1] && s[2] == ref[2];
+}
+static int bsri_cuda_map_aligned(const bsr_matrix *m, int64_t e) {
+    const int64_t bytes = e * (int64_t)bsr_dtype_size(m->dtype);
+    int i;
+    if ((uintptr_t)m->values % (uintptr_t)bytes) return 0;
+    for (i = 0; i < m->batch_dims; i++)
+        if (m->batch[i] > 1 && m->values_batch_stride[i] % e) return 0;
+    return 1;
+}
+static bsr_status bsri_cuda_map_launch(const bsri_call *c, bsri_dev_map *p, int compute, int64_t e, int places) {
+    const int64_t most = 2 * (int64_t)c->ctx->sm_count * BSRI_CTA;
+    int64_t groups = p->s.groups.count;
+    if (p->pieces <= 0 || !groups) return BSR_OK;
+    p->run = (int32_t)bsri_max(1, bsri_min(8, p->pieces / bsri_max(1, most / bsri_min(groups, most))));
+    p->chunks = bsri_ceil_div(p->pieces, (int64_t)p->run * BSRI_CTA), p->work = groups * p->chunks;
+    p->line = (int32_t)bsri_max(1, p->s.m.block_cols / e), p->lines = (int32_t)p->s.m.block_rows;
+    p->step_col = BSRI_CTA % p->line, p->step_row = BSRI_CTA / p->line % p->lines, p->step_block = BSRI_CTA / p->line / p->lines;
+#if BSRI_HAS_F64
+    if (compute == BSR_F64) {
+        if (e == 1) BSRI_CUDA_NEXT(c, (bsri_map_stored<double, 1, true>), *p, p->work, BSRI_CTA);
+        else if (places) BSRI_CUDA_NEXT(c, (bsri_map_stored<double, 2, true>), *p, p->work, BSRI_CTA);
+        else BSRI_CUDA_NEXT(c, (bsri_map_stored<double, 2, false>), *p, p->work, BSRI_CTA);
+        return BSR_OK;
+    }
+#else
+    if (compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+#endif
+    if (e == 1) BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 1, true>), *p, p->work, BSRI_CTA);
+    else if (places) BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 4, true>), *p, p->work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 4, false>), *p, p->work, BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
+    const bsr_map_options *o = j->options;
+    const bsr_matrix *x = j->x, *out = j->out, *y = j->y;
+    const int64_t e = j->compute == BSR_F64 ? 2 : 4, all = x->nnz * x->block_rows * x->block_cols;
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_dev_map p;
+    int stop, flat, runs;
+    if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    memset(&p, 0, sizeof p);
+    p.s = j->stored, p.out = *out, p.y = y ? *y : *out;
+    bsri_dense_set(&p.dense, j->dense);
+    bsri_value_steps(x, p.xs), bsri_value_steps(out, p.os), bsri_value_steps(&p.y, p.ys);
+    p.alpha = j->alpha, p.beta = j->beta, p.low = o->low, p.high = o->high, p.keep = j->keep, p.seed = o->dropout_seed;
+    p.user_data = o->user_data, p.function = o->function, p.combine = o->combine;
+    p.first = (o->flags & BSR_MAP_AFTER) || o->combine == BSR_COMBINE_GRADIENT;
+    p.with = y ? BSRI_MAP_WITH_MATRIX : j->dense ? BSRI_MAP_WITH_DENSE : BSRI_MAP_WITH_NOTHING;
+    p.drops = j->drops, p.drop_last = (int32_t)(uint32_t)(j->drops ? (uint64_t)ceil(j->drop_below) - 1 : 0);
+    p.rows = j->drops || o->function >= BSR_USER_FUNCTION_BASE || (j->dense && (j->dense->rows > 1 || p.s.patterns.count > 1));
+    p.cols = j->drops || o->function >= BSR_USER_FUNCTION_BASE || (j->dense && j->dense->cols > 1);
+    flat = !j->places && bsri_cuda_map_flat(out, p.os, p.os) && (j->alpha == 0 || bsri_cuda_map_flat(x, p.xs, p.os)) &&
+           (!y || bsri_cuda_map_flat(y, p.ys, p.os)) && bsri_cuda_map_aligned(out, e) &&
+           (j->alpha == 0 || bsri_cuda_map_aligned(x, e)) && (!y || bsri_cuda_map_aligned(y, e));
+    runs = bsri_cuda_map_runs(out, p.os, e) && (j->alpha == 0 || bsri_cuda_map_runs(x, p.xs, e)) &&
+           (!y || bsri_cuda_map_runs(y, p.ys, e));
+    p.vector = j->dense && j->dense->cols > 1 && j->dense->col_stride == 1 &&
+               (j->dense->rows == 1 || j->dense->row_stride % e == 0) && bsri_dense_aligned(j->dense, e);
+    plan.reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = flat || runs ? (int32_t)e : 1;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (stop || !x->nnz) return BSR_OK;
+    p.pieces = flat || runs ? all / e : all;
+    BSRI_TRY(bsri_cuda_map_launch(c, &p, j->compute, flat || runs ? e : 1, !flat));
+    if (!flat || all % e == 0) return BSR_OK; /* what is left of a run, element by element */
+    p.from = all / e * e, p.pieces = all - p.from;
+    p.xs[0] = p.ys[0] = p.os[0] = x->block_rows * x->block_cols, p.xs[1] = p.ys[1] = p.os[1] = x->block_cols;
+    p.xs[2] = p.ys[2] = p.os[2] = 1; /* in the run's order, whatever that is */
+    return bsri_cuda_map_launch(c, &p, j->compute, 1, 1);
+}
+
+/* How values of a block make outputs: p->outputs of them, of p->r1 x p->r2 elements each. Pieces of 16 bytes run along the
+   elements of an output (*along 0) or along outputs (*along: how many), or are single elements (*along -1). */
+static void bsri_cuda_reduce_shape(const bsri_reduce *j, bsri_dev_reduce *p, int *along) {
+    const bsr_matrix *m = j->x;
+    const int64_t es = (int64_t)bsr_dtype_size(m->dtype), n = 16 / es, area = m->block_rows * m->block_cols;
+    const int narrow = j->compute == BSR_F32;
+    int64_t s[3];
+    bsri_value_steps(m, s);
+    const int packed = s[2] == 1 && (m->block_rows == 1 || s[1] == m->block_cols);
+    p->stride[0] = s[0], p->entries = m->nnz, p->r1 = 1;
+    if (j->over == BSR_OVER_ROWS) p->outputs = m->block_rows, p->r2 = m->block_cols, p->stride[1] = s[1], p->stride[3] = s[2];
+    if (j->over == BSR_OVER_COLS) p->outputs = m->block_cols, p->r2 = m->block_rows, p->stride[1] = s[2], p->stride[3] = s[1];
+    if (j->over == BSR_OVER_BLOCKS) p->outputs = m->nnz, p->entries = 1, p->stride[0] = 0, p->stride[1] = s[0];
+    if (j->over == BSR_OVER_ALL) p->outputs = 1;
+    if (j->over == BSR_OVER_BLOCKS || j->over == BSR_OVER_ALL) {
+        p->r1 = packed ? 1 : m->block_rows, p->r2 = packed ? area : m->block_cols, p->stride[2] = s[1], p->stride[3] = s[2];
+    }
+    p->stored = (double)(p->r1 * p->r2);
+    *along = -1;
+    if (!bsri_cuda_map_aligned(m, n) || (p->entries > 1 && p->stride[0] % n)) return;
+    if (p->stride[3] == 1 && p->r2 % n == 0 && (p->outputs == 1 || p->stride[1] % n == 0) &&
+        (p->r1 == 1 || p->stride[2] % n == 0)) {
+        p->r2 /= n, *along = 0;
+    } else if (p->stride[1] == 1 && p->outputs % n == 0 && (p->r2 == 1 || p->stride[3] % n == 0) &&
+               (p->r1 == 1 || p->stride[2] % n == 0) && (narrow ? n == 8 || n == 4 : n == 2)) {
+        *along = (int)n;
+    }
+}
+static int bsri_cuda_log2(int64_t n, int most) { /* of the power of two that holds n */
+    int bits = 0;
+    while (bits < most && (INT64_C(1) << bits) < n) bits++;
+    return bits;
+}
+/* Lanes, windows and shares. */
+static void bsri_cuda_reduce_cut(const bsri_call *c, const bsri_reduce *j, int along, bsri_dev_reduce *p) {
+    const int64_t es = (int64_t)bsr_dtype_size(j->x->dtype), n = along > 0 ? along : 1, groups = bsri_max(1, p->s.groups.count);
+    const int64_t block = (int64_t)(p->stored * (double)es) * (j->over == BSR_OVER_BLOCKS ? 1 : p->outputs);
+    const int64_t bytes = j->x->nnz * j->x->block_rows * j->x->block_cols * es, warps = (int64_t)c->ctx->sm_count * 64;
+    const int64_t target = bsri_max(2048, bsri_min(bytes / bsri_max(1, warps / bsri_min(groups, warps)), 32768));
+    int64_t k;
+    p->across = along > 0 || (along < 0 && p->stride[1] == 1 && p->stride[3] != 1);
+    if (p->across) {
+        p->lanes_o = bsri_cuda_log2(p->outputs / n, 5), p->lanes_r = bsri_cuda_log2(p->r2, 5 - p->lanes_o);
+    } else {
+        p->lanes_r = bsri_cuda_log2(p->r2, 5), p->lanes_o = bsri_cuda_log2(p->outputs, 5 - p->lanes_r);
+    }
+    p->lanes_b = 5 - p->lanes_r - p->lanes_o;
+    k = bsri_ceil_div(p->outputs, n << p->lanes_o);
+    p->window = bsri_max(1, bsri_min(target / bsri_max(1, block), p->entries));
+    p->shares = bsri_max(1, bsri_min(k, j->over == BSR_OVER_BLOCKS ? bytes / target : block / target));
+    p->each = bsri_max(1, bsri_ceil_div(k, p->shares)), p->shares = bsri_max(1, bsri_ceil_div(k, p->each));
+    p->windows = bsri_ceil_div(p->entries, p->window), p->slots = p->windows + p->lines;
+}
+template <class F> static bsr_status bsri_cuda_reduce_run(const bsri_call *c, const bsri_dev_reduce &p, int along) {
+    const int64_t warps = bsri_ceil_div(p.work, BSRI_CTA_WARPS), outputs = p.s.groups.count * p.lines * p.outputs;
+    if (along == 0) BSRI_CUDA_NEXT(c, (bsri_reduce_windows<F, 0, false>), p, warps, BSRI_CTA);
+    else if (along < 0) BSRI_CUDA_NEXT(c, (bsri_reduce_windows<F, 0, true>), p, warps, BSRI_CTA);
+    else if constexpr (sizeof(F) == 8) BSRI_CUDA_NEXT(c, (bsri_reduce_windows<F, 2, false>), p, warps, BSRI_CTA);
+    else if (along == 8) BSRI_CUDA_NEXT(c, (bsri_reduce_windows<F, 8, false>), p, warps, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_reduce_windows<F, 4, false>), p, warps, BSRI_CTA);
+    if (p.over == BSR_OVER_BLOCKS) return BSR_OK; /* each is whole */
+    BSRI_CUDA_NEXT(c, bsri_reduce_parts<F>, p, p.team == 1 ? bsri_ceil_div(outputs, BSRI_CTA) : outputs, BSRI_CTA);
+    return BSR_OK;
+}
+/* The transposed index: attached, or to be built in the workspace from `at` on. */
+static bsr_status bsri_cuda_reduce_index(const bsri_call *c, const bsri_reduce *j, bsri_dev_reduce *p, bsri_cuts *cuts,
+                                         bsri_cuda_index *x) {
+    const int64_t cols = bsri_block_cols(j->x);
+    const char *index = (const char *)j->x->transposed_index;
+    if (!bsri_transposed_layout(j->x, &x->view)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_X, -1, 0);
+    p->lines = cols * p->s.patterns.count, p->index_entries = j->x->flags & BSR_MATRIX_RAGGED ? 0 : x->view.entries;
+    if (!index) {
+        const int64_t scratch = bsri_cuda_index_plan(x, j->x);
+        if (scratch < 0) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_X, -1, 0);
+        (void)bsri_cut(cuts, scratch, 1); /* it takes the workspace's start */
+        x->buffer = (char *)c->exec->workspace + bsri_cut(cuts, x->view.bytes, 1), index = x->buffer;
+    }
+    p->starts = index + x->view.at[0], p->position = index + x->view.at[2];
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
+    const bsr_matrix *m = j->x;
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_index x;
+    bsri_dev_reduce p;
+    int stop, along;
+    int64_t at, parts = 0;
+    if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    memset(&p, 0, sizeof p), memset(&x, 0, sizeof x);
+    p.s = j->stored, p.out = *j->out, p.kind = j->kind, p.over = j->over, p.all = j->all;
+    p.lines = j->over == BSR_OVER_ROWS ? bsri_block_rows(m) * p.s.patterns.count
+              : j->over == BSR_OVER_ALL ? p.s.patterns.count
+                                        : 1;
+    bsri_cuda_reduce_shape(j, &p, &along);
+    if (j->over == BSR_OVER_COLS && p.s.batch.count) BSRI_TRY(bsri_cuda_reduce_index(c, j, &p, &cuts, &x));
+    bsri_cuda_reduce_cut(c, j, along, &p);
+    if (!bsri_mul(p.slots, p.outputs, &parts) || !bsri_mul(parts, p.s.groups.count, &parts)) cuts.overflow = 1;
+    at = bsri_cut(&cuts, j->over == BSR_OVER_BLOCKS || !m->nnz ? 0 : parts, j->compute == BSR_F64 ? 8 : 4);
+    p.part = (char *)c->exec->workspace + at;
+    p.work = p.s.groups.count * p.windows * p.shares,
+    p.team = p.lines * p.outputs * p.s.groups.count <= 4 * c->ctx->sm_count ? BSRI_CTA : 1;
+    if (!p.s.batch.count || (j->over == BSR_OVER_BLOCKS && !m->nnz)) p.work = 0, cuts.bytes = 0;
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop || !p.s.batch.count || (j->over == BSR_OVER_BLOCKS && !m->nnz)) return BSR_OK;
+    if (x.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x));
+#if BSRI_HAS_F64
+    if (j->compute == BSR_F64) return bsri_cuda_reduce_run<double>(c, p, along);
+#endif
+    return bsri_cuda_reduce_run<float>(c, p, along);
+}
+#endif
 #endif /* BSRI_CUDA */
 extern "C" {
 #endif /* BSRI_CHOOSERS */

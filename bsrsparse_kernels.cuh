@@ -36,6 +36,7 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
      device-lines            lengths, order and grouping of lines
@@ -8775,6 +8776,629 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>device-maps: functions and reductions of stored elements                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if BSRI_HAS_MAPS
+/* --- numbers in and out --- */
+
+/* E elements side by side, as they stand: up to 16 bytes. */
+template <int E> __device__ __forceinline__ uint4 bsri_map_raw(const char *at, int dtype) {
+    uint4 u = make_uint4(0, 0, 0, 0);
+    switch (E << bsri_dev_shift(dtype)) {
+        case 16: u = *(const uint4 *)at; break;
+        case 8: {
+            const uint2 v = *(const uint2 *)at;
+            u.x = v.x, u.y = v.y;
+            break;
+        }
+        case 4: u.x = *(const uint32_t *)at; break;
+        case 2: u.x = *(const uint16_t *)at; break;
+        default: u.x = *(const uint8_t *)at; break;
+    }
+    return u;
+}
+template <class F, int E> __device__ __forceinline__ void bsri_map_unpack(F (&v)[E], const uint4 &u, int dtype) {
+    const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+        const uint32_t half = w[i / 2] >> i % 2 * 16 & 0xffff;
+        switch (dtype) {
+            case BSR_F16: v[i] = (F)__half2float(__ushort_as_half((unsigned short)half)); break;
+            case BSR_BF16: v[i] = (F)__uint_as_float(half << 16); break;
+            case BSR_F32: v[i] = (F)__uint_as_float(w[i]); break;
+            case BSR_I8: v[i] = (F)(int8_t)(w[0] >> i * 8); break;
+            case BSR_BOOL: v[i] = (F)((w[0] >> i * 8 & 0xff) != 0); break;
+            default: /* f32 computes for none of these */
+                if constexpr (sizeof(F) == 8) {
+                    const uint64_t wide = i < 2 ? (uint64_t)w[2 * i + 1] << 32 | w[2 * i] : 0;
+                    v[i] = dtype == BSR_I32   ? (F)(int32_t)w[i]
+                           : dtype == BSR_I64 ? (F)(int64_t)wide
+                                              : __longlong_as_double((int64_t)wide);
+                }
+                break;
+        }
+    }
+}
+/* As bsri_whole(). */
+template <class F> __device__ __forceinline__ int64_t bsri_dev_whole(F v, int dtype) {
+    if constexpr (sizeof(F) == 4) {
+        const int n = v != v ? 0 : __float2int_rn(v);
+        return dtype == BSR_I8 ? max(-128, min(127, n)) : n;
+    } else {
+        return bsri_whole((double)v, dtype);
+    }
+}
+template <class F> __device__ __forceinline__ void bsri_map_put(char *base, int dtype, int64_t i, F v) {
+    switch (dtype) {
+        case BSR_I8: ((int8_t *)base)[i] = (int8_t)bsri_dev_whole(v, dtype); break;
+        case BSR_BOOL: ((uint8_t *)base)[i] = v != 0; break;
+        case BSR_I32: ((int32_t *)base)[i] = (int32_t)bsri_dev_whole(v, dtype); break;
+        case BSR_I64: ((int64_t *)base)[i] = bsri_dev_whole(v, dtype); break;
+        default: bsri_dev_store(base, dtype, i, v); break;
+    }
+}
+template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at, int dtype, const F (&v)[E]) {
+    if constexpr (E == 1) {
+        bsri_map_put(at, dtype, 0, v[0]);
+    } else if constexpr (E == 2) {
+        typedef bsri_dev_dtype<BSR_F16> f16;
+        typedef bsri_dev_dtype<BSR_BF16> bf16;
+        switch (dtype) {
+            case BSR_F64: *(double2 *)at = make_double2(v[0], v[1]); break;
+            case BSR_F32: *(float2 *)at = make_float2((float)v[0], (float)v[1]); break;
+            case BSR_F16:
+            case BSR_BF16: { /* each rounded once */
+                const f16::stored h[2] = {f16::element(v[0]), f16::element(v[1])};
+                const bf16::stored b[2] = {bf16::element(v[0]), bf16::element(v[1])};
+                *(uint32_t *)at = dtype == BSR_F16 ? *(const uint32_t *)h : *(const uint32_t *)b;
+                break;
+            }
+            case BSR_I64: *(longlong2 *)at = make_longlong2(bsri_dev_whole(v[0], dtype), bsri_dev_whole(v[1], dtype)); break;
+            case BSR_I32: *(int2 *)at = make_int2((int)bsri_dev_whole(v[0], dtype), (int)bsri_dev_whole(v[1], dtype)); break;
+            case BSR_I8:
+                *(char2 *)at = make_char2((signed char)bsri_dev_whole(v[0], dtype), (signed char)bsri_dev_whole(v[1], dtype));
+                break;
+            default: *(uchar2 *)at = make_uchar2(v[0] != 0, v[1] != 0); break;
+        }
+    } else {
+        uint32_t bytes = 0;
+        switch (dtype) {
+            case BSR_F32: *(float4 *)at = make_float4(v[0], v[1], v[2], v[3]); return;
+            case BSR_F16:
+            case BSR_BF16: *(uint2 *)at = make_uint2(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype)); return;
+            default: break;
+        }
+#pragma unroll
+        for (int i = 0; i < E; i++)
+            bytes |= (dtype == BSR_BOOL ? (uint32_t)(v[i] != 0) : (uint32_t)bsri_dev_whole(v[i], dtype) & 255u) << 8 * i;
+        *(uint32_t *)at = bytes;
+    }
+}
+
+/* --- functions: in f32 the smooth ones by the units for 2^x and 1 / x, else as on the CPU --- */
+
+__device__ __forceinline__ float bsri_map_logistic(float x) { return bsri_dev_inverse(1.0f + bsri_dev_exp2(-1.442695f * x)); }
+/* The normal distribution's tail beyond |x|: bsri_dev_activation<BSR_ACT_GELU>'s. */
+__device__ __forceinline__ float bsri_map_tail(float t) {
+    float y = fmaf(-1.2845627e-6f, t, 2.1401603e-5f);
+    y = fmaf(y, t, -1.0557014e-4f), y = fmaf(y, t, -3.1572227e-4f), y = fmaf(y, t, 7.27114e-3f);
+    y = fmaf(y, t, -5.2618985e-2f), y = fmaf(y, t, -4.5917552e-1f), y = fmaf(y, t, -1.151108f), y = fmaf(y, t, -1.0f);
+    return bsri_dev_exp2(y);
+}
+template <int FUNCTION, bool SLOPE> __device__ __forceinline__ float bsri_map_smooth(float x) {
+    typedef float T;
+    if constexpr (FUNCTION == BSR_MAP_TANH) {
+        const float e = bsri_dev_exp2(-2.885390f * fabsf(x)), r = bsri_dev_inverse(1.0f + e);
+        return SLOPE ? 4.0f * e * r * r : copysignf((1.0f - e) * r, x);
+    }
+    if constexpr (FUNCTION == BSR_MAP_SIGMOID) {
+        const float s = bsri_map_logistic(x);
+        return SLOPE ? s * (1.0f - s) : s;
+    }
+    if constexpr (FUNCTION == BSR_ACT_GELU && !SLOPE) return bsri_dev_activation<BSR_ACT_GELU>(x);
+    if constexpr (FUNCTION == BSR_ACT_GELU) {
+        const float t = fminf(fabsf(x), 64.0f), tail = bsri_map_tail(t),
+                    density = 0.39894228f * t * bsri_dev_exp2(-0.72134752f * t * t);
+        return x != x ? x : x < 0 ? tail - density : 1.0f - tail + density;
+    }
+    if constexpr (FUNCTION == BSR_ACT_SILU) {
+        const float s = bsri_map_logistic(x);
+        return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s * (1.0f + x * (1.0f - s)) : x * s);
+    }
+    const float s = bsri_dev_inverse(1.0f + bsri_dev_exp2(x * fmaf(-0.10294324f, x * x, -2.3022082f)));
+    return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s + x * (s * (1.0f - s)) * fmaf(0.21406448f, x * x, 1.5957691f) : x * s);
+}
+/* One case for each function and derivative: v is a piece, which is gone through at once. */
+#define BSRI_DEV_MAP_CASE(name, value, slope)           \
+    case 2 * name:                                      \
+        _Pragma("unroll") for (int i = 0; i < E; i++) { \
+            T x = v[i], e = 0;                          \
+            (void)e, v[i] = (value);                    \
+        }                                               \
+        break;                                          \
+    case 2 * name + 1:                                  \
+        _Pragma("unroll") for (int i = 0; i < E; i++) { \
+            T x = v[i], e = 0;                          \
+            (void)e, v[i] = (slope);                    \
+        }                                               \
+        break;
+#define BSRI_DEV_MAP_SMOOTH(name, value, slope) \
+    BSRI_DEV_MAP_CASE(name, (bsri_map_smooth<name, false>(x)), (bsri_map_smooth<name, true>(x)))
+template <int E> __device__ __forceinline__ void bsri_map_function(float (&v)[E], int which, float low, float high) {
+    typedef float T;
+    switch (which) {
+        case 1:
+#pragma unroll
+            for (int i = 0; i < E; i++) v[i] = 1.0f;
+            break;
+            BSRI_MAP_SMOOTH(BSRI_DEV_MAP_SMOOTH, BSRI_MATH_F32)
+            BSRI_MAP_OTHERS(BSRI_DEV_MAP_CASE, BSRI_MATH_F32)
+        default: break;
+    }
+}
+template <int E> __device__ __forceinline__ void bsri_map_function(double (&v)[E], int which, double low, double high) {
+    typedef double T;
+    if (which == 1) {
+#pragma unroll
+        for (int i = 0; i < E; i++) v[i] = 1.0;
+    }
+#pragma unroll 1
+    for (int k = 0; k < E; k++) { /* one after another: the code for one is long enough */
+        const double x = v[0];
+        double e = 0, y = x;
+        switch (which) {
+#define BSRI_X(name, value, slope)     \
+    case 2 * name: y = (value); break; \
+    case 2 * name + 1: y = (slope); break;
+            BSRI_MAP_SMOOTH(BSRI_X, BSRI_MATH_F64)
+            BSRI_MAP_OTHERS(BSRI_X, BSRI_MATH_F64)
+#undef BSRI_X
+            default: break;
+        }
+        (void)e;
+#pragma unroll
+        for (int i = 0; i + 1 < E; i++) v[i] = v[i + 1];
+        v[E - 1] = y;
+    }
+}
+template <class F, int E> __device__ __forceinline__ void bsri_map_combine(F (&v)[E], const F (&y)[E], int combine) {
+    switch (combine) {
+#define BSRI_X(name, expression) \
+    case name: _Pragma("unroll") for (int i = 0; i < E; i++) v[i] = expression; break;
+        BSRI_X(BSR_COMBINE_ADD, v[i] + y[i])
+        BSRI_X(BSR_COMBINE_SUB, v[i] - y[i])
+        BSRI_X(BSR_COMBINE_DIV, v[i] / y[i])
+        BSRI_X(BSR_COMBINE_MAX, bsri_dev_max(v[i], y[i]))
+        BSRI_X(BSR_COMBINE_MIN, -bsri_dev_max(-v[i], -y[i]))
+        case BSR_COMBINE_MUL: BSRI_X(BSR_COMBINE_GRADIENT, v[i] * y[i])
+#undef BSRI_X
+        default: break;
+    }
+}
+
+/* --- where a piece stands --- */
+
+struct bsri_map_at { /* block of the group, line of the block, piece of the line */
+    int64_t block;
+    int32_t row, col;
+    __device__ __forceinline__ void step(const bsri_dev_map &p) {
+        block += p.step_block, row += p.step_row, col += p.step_col;
+        if (col >= p.line) col -= p.line, row++;
+        if (row >= p.lines) row -= p.lines, block++;
+    }
+};
+/* Rows and items of a thread's blocks, which ascend; what is known holds up to the end of a block row. */
+struct bsri_map_where {
+    bsri_place at;
+    const void *col;
+    const char *dense;
+    __device__ __forceinline__ void item(const bsri_dev_map &p) {
+        const bsri_item x = bsri_dev_matrix_item(&p.s.batch, at.item, &p.s.m);
+        at.crow = x.crow, col = x.col;
+        if (p.with == BSRI_MAP_WITH_DENSE)
+            dense = bsri_dev_at(p.dense.data, p.dense.dtype, bsri_dense_offset(&p.s.batch, at.item, &p.dense));
+    }
+    __device__ __forceinline__ void start(const bsri_dev_map &p, int64_t group) {
+        at.item = bsri_stored_item(&p.s, group, 0), at.row = 0, at.last = p.rows ? -1 : INT64_MAX, dense = nullptr;
+        item(p);
+    }
+    __device__ __forceinline__ void seek(const bsri_dev_map &p, int64_t group, int64_t block) {
+        if (block < at.last) return;
+        at = bsri_stored_place(&p.s, group, block);
+        item(p);
+    }
+};
+
+/* Philox' words for columns col and on; as bsri_map_drop_row(). */
+template <class F, int E>
+__device__ __forceinline__ void bsri_map_drop(const bsri_dev_map &p, F (&v)[E], const bsr_position &at) {
+    const uint4 u = bsri_dev_philox(p.seed, at.col / 4, at.row, 0, at.batch);
+    const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+    const int skip = E == 4 ? 0 : (int)(at.col & 3); /* pieces of two begin at even columns, of four at multiples of four */
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+        const uint32_t word = E == 4      ? w[i]
+                              : E == 2    ? (skip ? w[2 + i] : w[i])
+                              : skip < 2  ? (skip ? w[1] : w[0])
+                              : skip == 2 ? w[2]
+                                          : w[3];
+        v[i] = word <= (uint32_t)p.drop_last ? F(0) : v[i] * (F)p.keep;
+    }
+}
+
+/* Everything that is done to a piece of x and y before it is stored. */
+template <class F, int E>
+__device__ __forceinline__ void bsri_map_apply(const bsri_dev_map &p, F (&v)[E], F (&y)[E], const bsr_position &at) {
+    const int which = 2 * p.function + (p.combine == BSR_COMBINE_GRADIENT);
+    const F alpha = (F)p.alpha, beta = (F)p.beta;
+#pragma unroll
+    for (int i = 0; i < E; i++) v[i] *= alpha;
+    if (p.with) {
+#pragma unroll
+        for (int i = 0; i < E; i++) y[i] *= beta;
+    } else {
+#pragma unroll
+        for (int i = 0; i < E; i++) y[i] = beta;
+    }
+#pragma unroll 1
+    for (int turn = 0; turn < 2; turn++) { /* the function's code stands here once */
+        if (turn == p.first) {
+            bsri_map_combine(v, y, p.combine);
+            continue;
+        }
+        if constexpr (sizeof(F) == 4) {
+            if (p.function >= BSR_USER_FUNCTION_BASE) {
+                bsr_position here = at;
+#pragma unroll
+                for (int i = 0; i < E; i++, here.col++) v[i] = bsri_activate_user(p.function, v[i], &here, p.user_data);
+            } else if (which) {
+                bsri_map_function(v, which, (F)p.low, (F)p.high);
+            }
+        } else if (which) {
+            bsri_map_function(v, which, (F)p.low, (F)p.high);
+        }
+    }
+}
+/* E elements a piece. PLACES: pieces are found by block, line and column; else values are one run, the same in x, y and out. */
+template <class F, int E, bool PLACES>
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_map_stored(const __grid_constant__ bsri_dev_map p BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        const int64_t group = bsri_divide(work, p.chunks), item = bsri_stored_item(&p.s, group, 0);
+        const char *x = bsri_dev_matrix_item(&p.s.batch, item, &p.s.m).values, *y = nullptr;
+        char *out = bsri_dev_matrix_item(&p.s.batch, item, &p.out).values;
+        int64_t piece = (work - group * p.chunks) * p.run * BSRI_CTA + threadIdx.x;
+        int64_t end = bsri_min(p.pieces, piece - threadIdx.x + (int64_t)p.run * BSRI_CTA);
+        bsri_map_at now, next;
+        bsri_map_where where;
+        bsr_position at;
+        uint4 ahead_x = make_uint4(0, 0, 0, 0), ahead_y = ahead_x;
+        if (p.with == BSRI_MAP_WITH_MATRIX) y = bsri_dev_matrix_item(&p.s.batch, item, &p.y).values;
+        memset(&at, 0, sizeof at), memset(&next, 0, sizeof next);
+        if (PLACES) {
+            end = bsri_min(end, bsri_stored_end(&p.s, group) * p.line * p.lines - p.from); /* there may be room for more */
+            const int64_t first = piece + p.from, line = bsri_divide(first, p.line);
+            next.block = bsri_divide(line, p.lines), next.row = (int32_t)(line - next.block * p.lines);
+            next.col = (int32_t)(first - line * p.line);
+            where.start(p, group);
+        }
+        /* Element offset of a piece in one of the three. */
+        const auto offset = [&](const bsri_map_at &a, int64_t n, const int64_t(&s)[3]) {
+            return PLACES ? a.block * s[0] + a.row * s[1] + (int64_t)a.col * E * s[2] : n * E;
+        };
+        const auto fetch = [&](int64_t n) {
+            if (n >= end) return;
+            if (p.alpha != 0) ahead_x = bsri_map_raw<E>(bsri_dev_at(x, p.s.m.dtype, offset(next, n, p.xs)), p.s.m.dtype);
+            if (p.with == BSRI_MAP_WITH_MATRIX)
+                ahead_y = bsri_map_raw<E>(bsri_dev_at(y, p.y.dtype, offset(next, n, p.ys)), p.y.dtype);
+        };
+        fetch(piece);
+#pragma unroll 1
+        for (; piece < end; piece += BSRI_CTA) {
+            const uint4 raw_x = ahead_x, raw_y = ahead_y;
+            F v[E], w[E];
+            now = next;
+            if (PLACES) next.step(p);
+            fetch(piece + BSRI_CTA);
+            bsri_map_unpack(v, raw_x, p.s.m.dtype);
+            if (p.with == BSRI_MAP_WITH_MATRIX) bsri_map_unpack(w, raw_y, p.y.dtype);
+            if (PLACES) {
+                where.seek(p, group, now.block);
+                at.batch = where.at.item, at.row = where.at.row * p.lines + now.row;
+                if (p.cols) at.col = bsri_index(where.col, p.s.m.index_dtype, now.block) * ((int64_t)p.line * E) + now.col * E;
+                if (p.with == BSRI_MAP_WITH_DENSE) {
+                    const int64_t step = p.dense.cols == 1 ? 0 : p.dense.col_stride;
+                    const int64_t from = (p.dense.rows == 1 ? 0 : at.row * p.dense.row_stride) + at.col * step;
+                    if (p.vector) {
+                        bsri_map_unpack(w, bsri_map_raw<E>(bsri_dev_at(where.dense, p.dense.dtype, from), p.dense.dtype),
+                                        p.dense.dtype);
+                    } else {
+#pragma unroll
+                        for (int i = 0; i < E; i++) {
+                            F one[1];
+                            bsri_map_unpack(
+                                one, bsri_map_raw<1>(bsri_dev_at(where.dense, p.dense.dtype, from + i * step), p.dense.dtype),
+                                p.dense.dtype);
+                            w[i] = one[0];
+                        }
+                    }
+                }
+            }
+            bsri_map_apply(p, v, w, at);
+            if (PLACES && p.drops) bsri_map_drop(p, v, at);
+            bsri_map_pack(bsri_dev_at(out, p.out.dtype, offset(now, piece, p.os)), p.out.dtype, v);
+        }
+    }
+}
+
+/* --- reductions --- */
+
+/* x, |x| or x x joined to what is there. */
+template <class F> __device__ __forceinline__ F bsri_reduce_none_of(int kind) {
+    return kind == BSR_REDUCE_MAX ? -bsri_dev_inf<F>() : kind == BSR_REDUCE_MIN ? bsri_dev_inf<F>() : F(0);
+}
+template <class F> __device__ __forceinline__ F bsri_reduce_joined(int kind, F a, F b) {
+    if (kind == BSR_REDUCE_MAX || kind == BSR_REDUCE_MAX_ABS) return bsri_dev_max(a, b);
+    return kind == BSR_REDUCE_MIN ? -bsri_dev_max(-a, -b) : a + b;
+}
+/* N numbers to N of acc, or all to the one that it has. */
+template <class F, int N, int A> __device__ __forceinline__ void bsri_reduce_add(int kind, F (&acc)[A], const F (&v)[N]) {
+    switch (kind) {
+#define BSRI_X(name, expression)                        \
+    case name:                                          \
+        _Pragma("unroll") for (int i = 0; i < N; i++) { \
+            F &a = acc[A == 1 ? 0 : i];                 \
+            const F x = v[i];                           \
+            a = expression;                             \
+        }                                               \
+        break;
+        BSRI_X(BSR_REDUCE_MAX, bsri_dev_max(a, x))
+        BSRI_X(BSR_REDUCE_MAX_ABS, bsri_dev_max(a, (F)fabs(x)))
+        BSRI_X(BSR_REDUCE_MIN, -bsri_dev_max(-a, -x))
+        BSRI_X(BSR_REDUCE_SUM_ABS, a + (F)fabs(x))
+        case BSR_REDUCE_NORM2: BSRI_X(BSR_REDUCE_SUM_SQUARES, a + x * x)
+        default: _Pragma("unroll") for (int i = 0; i < N; i++) acc[A == 1 ? 0 : i] += v[i];
+#undef BSRI_X
+    }
+}
+/* 16 bytes of values joined to one number, or to one each (A: so many). */
+template <class F, int A> __device__ __forceinline__ void bsri_reduce_piece(int kind, F (&acc)[A], const uint4 &u, int dtype) {
+    const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+    if constexpr (sizeof(F) == 8) {
+        if (A != 2 && bsri_dev_shift(dtype) < 3) { /* words of 4, 2 or 1 bytes */
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (bsri_dev_shift(dtype) == 2) {
+                    F v[1];
+                    bsri_map_unpack(v, make_uint4(w[i], 0, 0, 0), dtype);
+                    bsri_reduce_add<F, 1>(kind, acc, v);
+                } else if (bsri_dev_shift(dtype) == 1) {
+                    F v[2];
+                    bsri_map_unpack(v, make_uint4(w[i], 0, 0, 0), dtype);
+                    bsri_reduce_add<F, 2>(kind, acc, v);
+                } else {
+#pragma unroll
+                    for (int k = 0; k < 2; k++) {
+                        F v[2];
+                        bsri_map_unpack(v, make_uint4(w[i] >> 16 * k, 0, 0, 0), dtype);
+                        bsri_reduce_add<F, 2>(kind, acc, v);
+                    }
+                }
+            }
+            return;
+        }
+        F v[2];
+        bsri_map_unpack(v, u, dtype);
+        bsri_reduce_add<F, 2>(kind, acc, v);
+    } else {
+        if (A == 8 || (A == 1 && dtype != BSR_F32)) {
+            F v[8];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                F two[2];
+                bsri_map_unpack(two, make_uint4(w[i], 0, 0, 0), dtype);
+                v[2 * i] = two[0], v[2 * i + 1] = two[1];
+            }
+            if constexpr (A == 8 || A == 1) bsri_reduce_add<F, 8>(kind, acc, v);
+            return;
+        }
+        F v[4];
+        bsri_map_unpack(v, u, dtype);
+        if constexpr (A == 4 || A == 1) bsri_reduce_add<F, 4>(kind, acc, v);
+    }
+}
+/* A group's list of blocks, and where its lines start there. */
+struct bsri_reduce_list {
+    const bsri_dev_reduce &p;
+    int64_t group, each; /* lines of a pattern */
+    const void *one;     /* of the only pattern */
+    __device__ __forceinline__ bsri_reduce_list(const bsri_dev_reduce &p_, int64_t group_)
+        : p(p_), group(group_), each(p_.lines), one(nullptr) {
+        if (p.over == BSR_OVER_BLOCKS) return;
+        if (p.s.patterns.count == 1) one = starts(group);
+        else each = bsri_divide(p.lines, p.s.patterns.count);
+    }
+    __device__ __forceinline__ const void *starts(int64_t item) const {
+        if (p.over != BSR_OVER_COLS) return bsri_stored_crow(&p.s, item);
+        return bsri_dev_at(p.starts, p.s.m.index_dtype, bsri_matrix_walk(&p.s.batch, item, &p.s.m).pattern * (each + 1));
+    }
+    /* l = lines: where the last one ends. */
+    __device__ __forceinline__ int64_t start(int64_t l) const {
+        if (p.over == BSR_OVER_BLOCKS) return l ? p.entries : 0;
+        const int64_t pattern = one ? 0 : bsri_divide(l - (l == p.lines), each), at = l - pattern * each;
+        return bsri_index(one ? one : starts(bsri_stored_item(&p.s, group, pattern)), p.s.m.index_dtype,
+                          p.over == BSR_OVER_ALL && at ? bsri_block_rows(&p.s.m) : at);
+    }
+    /* The line that an entry belongs to. */
+    __device__ __forceinline__ int64_t line(int64_t e) const {
+        int64_t low = 0, high = p.lines - 1;
+        while (low < high) {
+            const int64_t half = low + (high - low) / 2;
+            if (start(half + 1) > e) high = half;
+            else low = half + 1;
+        }
+        return low;
+    }
+    __device__ __forceinline__ int64_t item(int64_t l) const {
+        return bsri_stored_item(&p.s, group, one ? 0 : bsri_divide(l, each));
+    }
+    __device__ __forceinline__ int64_t step() const { return p.over == BSR_OVER_COLS ? p.out.col_stride : p.out.row_stride; }
+    /* Element of out for the first output of a line. */
+    __device__ __forceinline__ int64_t out(int64_t l) const {
+        const int64_t at = one ? l : l - bsri_divide(l, each) * each;
+        return bsri_dense_offset(&p.s.batch, item(l), &p.out) + (p.over == BSR_OVER_ALL ? 0 : at * p.outputs * step());
+    }
+    __device__ __forceinline__ void put(int64_t to, int64_t o, int64_t count, double v) const {
+        bsri_map_put((char *)p.out.data, p.out.dtype, to + o * step(),
+                     bsri_reduce_end(p.kind, v, (double)count * p.stored, p.all));
+    }
+};
+
+/* The outputs of a lane, over entries from..to-1. A: outputs of a piece, 0: the elements of a piece are joined; N: elements of a
+   piece, 0: 16 bytes of them. */
+template <class F, int A, bool ONE>
+__device__ __forceinline__ void bsri_reduce_run(const bsri_dev_reduce &p, const char *values, const void *position, int64_t o,
+                                                int64_t from, int64_t to, int lane_r, int lane_b, F (&acc)[A ? A : 1]) {
+    const int dtype = p.s.m.dtype, shift = bsri_dev_shift(dtype), lanes_r = 1 << p.lanes_r, lanes_b = 1 << p.lanes_b;
+    const int64_t step = ONE ? p.stride[3] : A ? p.stride[3] : 16 >> shift;
+    int64_t e = from + lane_b, r1 = 0, r2 = lane_r;
+    const char *block = nullptr;
+    const auto enter = [&] {
+        const int64_t at = position ? bsri_index(position, p.s.m.index_dtype, e) : p.over == BSR_OVER_BLOCKS ? 0 : e;
+        block = values + ((at * p.stride[0] + o * p.stride[1]) << shift);
+    };
+    const auto fetch = [&](uint4 &u) { /* the next piece; false: there is none */
+                                       if (e >= to) return false;
+                                       const char *at = block + ((r1 * p.stride[2] + r2 * step) << shift);
+                                       u = ONE ? bsri_map_raw<1>(at, dtype) : *(const uint4 *)at;
+                                       if ((r2 += lanes_r) < p.r2) return true;
+                                       r2 = lane_r;
+                                       if (++r1 < p.r1) return true;
+                                       r1 = 0, e += lanes_b;
+                                       if (e < to) enter();
+                                       return true;
+    };
+    const auto add = [&](const uint4 &u) {
+        if constexpr (ONE) {
+            F v[1];
+            bsri_map_unpack(v, u, dtype);
+            bsri_reduce_add<F, 1>(p.kind, acc, v);
+        } else {
+            bsri_reduce_piece(p.kind, acc, u, dtype);
+        }
+    };
+    uint4 a, b, c, d;
+    if (e >= to || lane_r >= p.r2) return;
+    enter();
+    bool more_a = fetch(a), more_b = fetch(b), more_c = fetch(c);
+#pragma unroll 1
+    while (more_a) {
+        const bool more_d = fetch(d);
+        add(a);
+        a = b, b = c, c = d, more_a = more_b, more_b = more_c, more_c = more_d;
+    }
+}
+template <class F, int A, bool ONE>
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_reduce_windows(const __grid_constant__ bsri_dev_reduce p BSRI_GATE) {
+    constexpr int N = A ? A : 1;
+    const int lane = threadIdx.x % 32, at_o = p.across ? 0 : p.lanes_r, at_r = p.across ? p.lanes_o : 0;
+    const int lane_o = lane >> at_o & ((1 << p.lanes_o) - 1), lane_r = lane >> at_r & ((1 << p.lanes_r) - 1);
+    const int lane_b = lane >> (p.lanes_o + p.lanes_r), others = ((1 << p.lanes_o) - 1) << at_o;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32; work < p.work;
+         work += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+        const int64_t unit = bsri_divide(work, p.shares), share = work - unit * p.shares;
+        const int64_t group = bsri_divide(unit, p.windows), w = unit - group * p.windows;
+        const bsri_reduce_list list(p, group);
+        const int64_t end = bsri_min(list.start(p.lines), (w + 1) * p.window); /* there may be room for more than there are */
+        int64_t e = w * p.window, l = 0;
+        if (e < end) l = list.line(e);
+        while (e < end) {
+            const bsri_item it = bsri_dev_matrix_item(&p.s.batch, list.item(l), &p.s.m);
+            const char *position =
+                p.position ? bsri_dev_at(p.position, p.s.m.index_dtype, it.pattern * p.index_entries) : nullptr;
+            const int64_t begin = list.start(l), last = list.start(l + 1), to = bsri_min(last, end);
+            const bool whole = e == begin && to == last;
+            const int64_t out = whole ? list.out(l) : (group * p.slots + w + l) * p.outputs;
+#pragma unroll 1
+            for (int64_t k = share * p.each; k < (share + 1) * p.each && (k << p.lanes_o) * N < p.outputs; k++) {
+                const int64_t o = ((k << p.lanes_o) + lane_o) * N;
+                F acc[N];
+#pragma unroll
+                for (int i = 0; i < N; i++) acc[i] = bsri_reduce_none_of<F>(p.kind);
+                if (o < p.outputs) bsri_reduce_run<F, A, ONE>(p, it.values, position, o, e, to, lane_r, lane_b, acc);
+#pragma unroll 1
+                for (int d = 16; d; d /= 2) {
+                    if (d & others) continue;
+#pragma unroll
+                    for (int i = 0; i < N; i++) acc[i] = bsri_reduce_joined(p.kind, acc[i], __shfl_xor_sync(~0u, acc[i], d));
+                }
+                if (lane_r || lane_b || o >= p.outputs) continue;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                    if (whole) list.put(out, o + i, last - begin, (double)acc[i]);
+                    else ((F *)p.part)[out + o + i] = acc[i];
+                }
+            }
+            e = to, l++;
+            if (e < end && list.start(l + 1) <= e) l = list.line(e); /* lines without blocks are the next kernel's */
+        }
+    }
+}
+/* Outputs whose lines are empty, or in several windows: a thread each, long ones by a warp together, or each by a CTA. */
+template <class F>
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_reduce_parts(const __grid_constant__ bsri_dev_reduce p BSRI_GATE) {
+    __shared__ F shared[BSRI_CTA_WARPS];
+    const int64_t units = p.s.groups.count * p.lines * p.outputs, lane = threadIdx.x % 32, each = p.team == 1 ? BSRI_CTA : 1;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = (int64_t)blockIdx.x * each; work < units; work += (int64_t)gridDim.x * each) {
+        const int64_t unit = p.team == 1 ? work + threadIdx.x : work, of = bsri_divide(unit, p.outputs),
+                      o = unit - of * p.outputs;
+        const int64_t group = bsri_divide(of, p.lines), l = of - group * p.lines;
+        int64_t begin = 0, end = 0, first = 0, n = 0;
+        F v = bsri_reduce_none_of<F>(p.kind);
+        const bsri_reduce_list list(p, unit < units ? group : 0);
+        if (unit < units) {
+            begin = list.start(l), end = list.start(l + 1);
+            first = bsri_divide(begin, p.window), n = end > begin ? bsri_divide(end - 1, p.window) - first + 1 : 0;
+        }
+        const F *part = (const F *)p.part + (group * p.slots + first + l) * p.outputs + o;
+        const auto sum = [&](const F *from, int64_t i, int64_t count, int64_t step) {
+            F s = bsri_reduce_none_of<F>(p.kind);
+#pragma unroll 4
+            for (; i < count; i += step) s = bsri_reduce_joined(p.kind, s, from[i * p.outputs]);
+            return s;
+        };
+        if (p.team == 1) {
+            unsigned many = __ballot_sync(~0u, n > 64);
+            if (n > 1 && n <= 64) v = sum(part, 0, n, 1);
+            for (; many; many &= many - 1) {
+                const int who = __ffs(many) - 1;
+                const F *from = (const F *)(uintptr_t)__shfl_sync(~0u, (unsigned long long)(uintptr_t)part, who);
+                F s = sum(from, lane, __shfl_sync(~0u, n, who), 32);
+                for (int d = 16; d; d /= 2) s = bsri_reduce_joined(p.kind, s, __shfl_xor_sync(~0u, s, d));
+                if (lane == who) v = s;
+            }
+        } else {
+            v = n > 1 ? sum(part, threadIdx.x, n, BSRI_CTA) : v;
+            for (int d = 16; d; d /= 2) v = bsri_reduce_joined(p.kind, v, __shfl_xor_sync(~0u, v, d));
+            __syncthreads();
+            if (!lane) shared[threadIdx.x / 32] = v;
+            __syncthreads();
+            v = shared[0];
+            for (int i = 1; i < BSRI_CTA_WARPS; i++) v = bsri_reduce_joined(p.kind, v, shared[i]);
+            if (threadIdx.x) continue;
+        }
+        if (unit < units && n != 1) list.put(list.out(l), o, end - begin, (double)v);
+    }
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>device-stage: views copied to views: operands laid anew                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -11808,8 +12432,8 @@ static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     int device = 0, most = 0, loaded;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-#define BSRI_X(name, number, function) \
-    if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)function);
+#define BSRI_X(name, number, ...) \
+    if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)__VA_ARGS__);
     BSRI_KERNELS_MATRICES(BSRI_X)
 #undef BSRI_X
     for (const bsri_instance *x = bsri_instances; x->number && e == cudaSuccess; x++) {

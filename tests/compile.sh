@@ -85,7 +85,7 @@ with nvcc "nvcc, few kernels" "nvcc -arch=sm_80 -x cu -std=c++17 -O1 $few $STRIC
 \$out/a | grep -q 'rows layouts parse f64'"
 with nvcc "nvcc, kernels that switches leave out" "nvcc -ptx -arch=sm_90a -x cu -std=c++17 $few -I. $src/implementation.c -o \$out/a.ptx
 grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
-! grep -E 'product|sampled|attention|softmax_(simtI.*tileIf|fast)' \$out/names"
+! grep -E 'product|sampled|attention|map_stored|reduce_|softmax_(simtI.*tileIf|fast)' \$out/names"
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
     -DBSRSPARSE_ONLY_F32 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a; \$out/a | tail -n 1 | grep -qx ok"

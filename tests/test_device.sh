@@ -14,6 +14,26 @@ section() { # FILE NAME: from its anchor to the next
     [ -s "$w/section" ] || echo "#error $1 has no section $2"
     cat "$w/section"
 }
+if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of memory do not follow coroutines
+    shift
+    {
+        sed -n '/^\/\* bsr_map. Pieces of E/,/^#endif/p' bsrsparse.h | sed '/^#endif/d'
+        sed -n '/^__device__ __forceinline__ uint4 bsri_dev_philox(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x)/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh device-maps
+        section bsrsparse.h cuda-maps | sed '/^#endif \/\* BSRI_CUDA/,$d'
+    } > "$w/maps.inc"
+    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
+    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
+    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
+    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/maps_checks.cpp -o "$w/maps_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/maps_checks" "$@"
+fi
 {
     section bsrsparse.h cuda-matrix-types | sed '/^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh

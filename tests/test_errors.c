@@ -329,8 +329,8 @@ TEST(valid_calls) { /* the fixtures themselves are fine, with and without checks
     }
 }
 enum { /* flags of plans that name a workspace */
-    FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE | BSR_PLAN_MERGES_BATCH |
-                BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
+    FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE |
+                BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
 };
 TEST(every_call) {
     int call;

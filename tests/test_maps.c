@@ -207,7 +207,7 @@ TEST(map_positions) {
     int b, form, t, way;
     for (b = 0; b < BLOCK_SIZES; b++)
         for (form = 0; form < FORMS; form++)
-            for (t = 0; t < 4; t++)
+            for (t = (int)bt_below(2); t < 4; t += 2)
                 for (way = 0; way < 3; way++) {
                     bsr_map_options o = options_of(0, bt_below(2) ? (int)BSR_COMBINE_MUL : 0, bt_below(2) ? BSR_MAP_AFTER : 0);
                     bsr_matrix x, y, out;
@@ -239,7 +239,7 @@ TEST(reduce_lines) {
     for (kind = BSR_REDUCE_SUM; kind <= BSR_REDUCE_MEAN_ALL; kind++)
         for (over = BSR_OVER_ROWS; over <= BSR_OVER_ALL; over++)
             for (b = 0; b < BLOCK_SIZES; b++)
-                for (t = 0; t < 8; t++) {
+                for (t = (int)bt_below(2); t < 8; t += (int)bt_range(1, 3)) {
                     const int form = (int)bt_below(FORMS), layout = (int)bt_below(BLOCKS_LAYOUTS), indexed = (int)bt_below(2);
                     const int whole = kind == BSR_REDUCE_SUM || kind == BSR_REDUCE_MAX_ABS || kind == BSR_REDUCE_SUM_ABS;
                     const int out_type = whole && bt_below(3) == 0 ? (bt_below(2) ? BSR_I32 : BSR_I64) : floats[bt_below(4)];

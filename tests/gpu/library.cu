@@ -21,7 +21,7 @@ static const struct {
 #define X(name, number, of, tier, type, block, costs, kernel, ...) {number, #name, (const void *)kernel<__VA_ARGS__>},
     BSRI_KERNELS(X)
 #undef X
-#define X(name, number, function) {number, #name, (const void *)function},
+#define X(name, number, ...) {number, #name, (const void *)__VA_ARGS__},
     BSRI_KERNELS_MATRICES(X)
 #undef X
 };
