@@ -142,8 +142,9 @@
      follow in further launches; each adds to the sums of those before it, which stand in out where it has the accumulating type
      (or is an integer), else in the workspace, which must be there (bsr_exec.query names it, BSR_PLAN_ADDS_TERMS says so). left
      and right are multiplied into each launch's share. Terms of one launch are added forwards or backwards, by where they stand
-     in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; with many
-     columns they follow each other otherwise. Tuned tables have no rows of sums; schedules are not looked at.
+     in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; else, with
+     many columns, they follow each other where the workspace that a query names is there, and run by mma without it. Tuned
+     tables have no rows of sums; schedules are not looked at.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -6850,8 +6851,13 @@ static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int 
     plan->workspace_bytes += l->bytes;
     return BSR_OK;
 }
+/* A query without a workspace may name one. */
+static int bsri_sum_has_room(const bsri_call *c, uint64_t bytes) {
+    const bsr_exec *e = c->exec;
+    return !bytes || (e->query && !e->workspace) || (e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0);
+}
 /* Joined terms run in one launch, unless the caller's plan, or where they stand, leave them to a slower tier than terms alone
-   have and there are columns enough for that to count. */
+   have, there are columns enough for that to count, and room for sums between launches. */
 static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
     bsr_exec exec, tried, silent = *call->exec;
     bsri_call c = *call, quiet = *call;
@@ -6862,7 +6868,7 @@ static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
     int apart = bsri_sum_plan(&quiet, s, 1, &l, &exec, &plan) != BSR_OK;
     if (!apart && l.joined && s->term->out->cols >= 128 && plan.kernel && plan.kernel < 3 &&
         bsri_sum_plan(&quiet, s, 0, &other, &tried, &alone) == BSR_OK)
-        apart = alone.kernel > plan.kernel;
+        apart = alone.kernel > plan.kernel && bsri_sum_has_room(call, other.bytes);
     if (apart) BSRI_TRY(bsri_sum_plan(call, s, 0, &l, &exec, &plan));
     exec.error = call->exec->error, c.exec = &exec;
     if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
