@@ -963,6 +963,8 @@ T_OPERATIONS(X)
 #define bsr_sum_mm gm_sum_mm
 #define bsr_softmax gm_softmax
 #define bsr_softmax_backward gm_softmax_backward
+#define bsr_map gm_map
+#define bsr_reduce gm_reduce
 #define bsr_attention gm_attention
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
