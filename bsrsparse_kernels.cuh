@@ -8779,7 +8779,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* >>device-maps: functions and reductions of stored elements                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-#if BSRI_HAS_MAPS
+#if BSRI_HAS_CUDA_MAPS
 /* --- numbers in and out --- */
 
 /* E elements side by side, as they stand: up to 16 bytes. */

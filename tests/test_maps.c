@@ -171,7 +171,7 @@ TEST(map_places) {
         for (t = 0; t < 5; t++)
             for (way = 0; way < 6; way++) {
                 const int layout = (int)bt_below(BLOCKS_LAYOUTS), form = (int)bt_below(FORMS - 1);
-                bsr_map_options o = options_of(bt_below(2) ? BSR_ACT_RELU : BSR_MAP_SQUARE, BSR_COMBINE_ADD, 0);
+                bsr_map_options o = options_of(bt_below(2) ? (int)BSR_ACT_RELU : (int)BSR_MAP_SQUARE, BSR_COMBINE_ADD, 0);
                 bsr_matrix x, y, was_x, was_y, out;
                 bsr_exec e = t_exec(0);
                 bsr_dense d;
