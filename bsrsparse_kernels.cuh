@@ -4516,7 +4516,7 @@ template <class L> struct bsri_wgmma_box {
     }
     /* The lane that stores a box, and so waits until it has been read. */
     static __device__ __forceinline__ bool leads(bool by_rows) {
-        return threadIdx.x % 32 == 0 && (!shared(by_rows) || warp() == 0);
+        return bsri_dev_thread() % 32 == 0 && (!shared(by_rows) || warp() == 0); /* read anew: rs kernels can't hold a lane */
     }
     static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + threadIdx.x / 128 : 2 + threadIdx.x / 64; }
     static __device__ __forceinline__ void sync(bool by_rows) {
@@ -4625,7 +4625,7 @@ template <class L> struct bsri_wgmma_terms {
     /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
     template <class F>
     __device__ __forceinline__ void pieces(const bsri_dev_operand &o, bool by_rows, int n, const F &f) const {
-        const bsri_mma_pieces own(by_rows, threadIdx.x % 32);
+        const bsri_mma_pieces own(by_rows, bsri_dev_thread() % 32);
         const char *from = o.data + 2 * ((row + own.r) * o.rs + (col + n + own.c) * o.cs);
         const int64_t step = 2 * own.step(o.rs, o.cs);
 #pragma unroll
@@ -4749,7 +4749,9 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
     const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
     const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
-    const bool leads = box::leads(by_rows);
+    constexpr bool LATE = FUSED && L::RS; /* no registers and predicates are left to hold what a store needs: asked for again */
+    const bool led = LATE ? false : box::leads(by_rows);
+    const auto leads = [&]() { return LATE ? box::leads(by_rows) : led; };
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     int32_t c0, c1;
     uint64_t policy;
@@ -4757,13 +4759,13 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
         policy = bsri_l2_policy(m.evict_first);
     };
-    if (!(FUSED && L::RS)) ask(); /* there, for each store: no registers are left to hold it */
+    if (!LATE) ask();
     uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
     const auto fetch = [&](int col) {
         t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
     };
     const auto next = [&](int col, uint32_t to) { /* input for the box at `to` is asked for */
-        if (leads) bsri_tma_wait_read<0>();
+        if (leads()) bsri_tma_wait_read<0>();
         box::sync(by_rows);
         t.bring(f.operand[2], start + to, by_rows, col);
     };
@@ -4791,7 +4793,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_cp_async_wait<0>();
-            if ((!input || HELD) && leads) bsri_tma_wait_read<L::BOXES - 1>();
+            if ((!input || HELD) && leads()) bsri_tma_wait_read<L::BOXES - 1>();
             box::sync(by_rows);
             if (HELD && n >= L::BOXES * 64) {
 #pragma unroll
@@ -4814,8 +4816,8 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         bsri_fence_proxy_async();
         box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
-        if (FUSED && L::RS) ask();
-        if (leads) {
+        if (LATE) ask();
+        if (leads()) {
             if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1, policy);
             bsri_tma_commit();
         }
