@@ -8971,8 +8971,8 @@ typedef struct bsri_map {
             case BSR_COMBINE_ADD: BSRI_EACH(i, n, x[i] += y[i]); break;                                                     \
             case BSR_COMBINE_SUB: BSRI_EACH(i, n, x[i] -= y[i]); break;                                                     \
             case BSR_COMBINE_DIV: BSRI_EACH(i, n, x[i] /= y[i]); break;                                                     \
-            case BSR_COMBINE_MAX: BSRI_EACH(i, n, x[i] = (x[i] != x[i]) | (x[i] > y[i]) ? x[i] : y[i]); break;                 \
-            case BSR_COMBINE_MIN: BSRI_EACH(i, n, x[i] = (x[i] != x[i]) | (x[i] < y[i]) ? x[i] : y[i]); break;                 \
+            case BSR_COMBINE_MAX: BSRI_EACH(i, n, x[i] = ((x[i] != x[i]) | (x[i] > y[i])) ? x[i] : y[i]); break;               \
+            case BSR_COMBINE_MIN: BSRI_EACH(i, n, x[i] = ((x[i] != x[i]) | (x[i] < y[i])) ? x[i] : y[i]); break;               \
             default: BSRI_EACH(i, n, x[i] *= y[i]); break; /* also gradients */                                             \
         }                                                                                                                   \
     }                                                                                                                       \
@@ -9334,11 +9334,11 @@ static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
         for (l = 0; l < BSRI_REDUCE_LANES && whole; l++)                                                                 \
             lane[l] = !(least || most) ? 0 : absolute && x[l] < 0 ? -x[l] : x[l];                                        \
         if (most && absolute) {                                                                                          \
-            BSRI_FOLD_LANES((a = a < 0 ? -a : a), (a > lane[l]) | IS_NAN(a) ? a : lane[l])                               \
+            BSRI_FOLD_LANES((a = a < 0 ? -a : a), ((a > lane[l]) | IS_NAN(a)) ? a : lane[l])                             \
         } else if (most) {                                                                                               \
-            BSRI_FOLD_LANES((a > lane[l]) | IS_NAN(a) ? a : lane[l])                                                     \
+            BSRI_FOLD_LANES(((a > lane[l]) | IS_NAN(a)) ? a : lane[l])                                                   \
         } else if (least) {                                                                                              \
-            BSRI_FOLD_LANES((a < lane[l]) | IS_NAN(a) ? a : lane[l])                                                     \
+            BSRI_FOLD_LANES(((a < lane[l]) | IS_NAN(a)) ? a : lane[l])                                                   \
         } else if (bsri_reduce_squares(kind)) {                                                                          \
             BSRI_FOLD_LANES(lane[l] + a * a)                                                                             \
         } else if (absolute) {                                                                                           \
@@ -9359,11 +9359,11 @@ static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
         double a;                                                                                                        \
         int64_t i;                                                                                                       \
         if (kind == BSR_REDUCE_MAX_ABS)                                                                                  \
-            BSRI_EACH(i, n, (a = fabs((double)x[i]), sum[i] = (a > sum[i]) | (a != a) ? a : sum[i]));                    \
+            BSRI_EACH(i, n, (a = fabs((double)x[i]), sum[i] = ((a > sum[i]) | (a != a)) ? a : sum[i]));                  \
         else if (kind == BSR_REDUCE_MAX)                                                                                 \
-            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = (a > sum[i]) | (a != a) ? a : sum[i]));                          \
+            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = ((a > sum[i]) | (a != a)) ? a : sum[i]));                        \
         else if (kind == BSR_REDUCE_MIN)                                                                                 \
-            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = (a < sum[i]) | (a != a) ? a : sum[i]));                          \
+            BSRI_EACH(i, n, (a = (double)x[i], sum[i] = ((a < sum[i]) | (a != a)) ? a : sum[i]));                        \
         else if (bsri_reduce_squares(kind))                                                                              \
             BSRI_EACH(i, n, sum[i] += (double)x[i] * (double)x[i]);                                                      \
         else if (bsri_reduce_absolute(kind))                                                                             \
