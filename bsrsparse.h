@@ -13795,7 +13795,7 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
-    if (b * bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
+    if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;

@@ -8,7 +8,7 @@ extern "C" {
 #endif
 double ceil(double), erf(double), exp(double), fabs(double), floor(double), ldexp(double, int), log(double), log2(double);
 double pow(double, double), rint(double), sqrt(double), tanh(double);
-float erff(float), expf(float), tanhf(float);
+float erff(float), expf(float), fabsf(float), logf(float), sqrtf(float), tanhf(float);
 #ifdef __cplusplus
 }
 #endif
