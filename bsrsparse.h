@@ -23,6 +23,7 @@
      epilogue           what happens to a product before it is stored; user functions
      product            sparse x dense -> dense
      sampled            dense x dense -> sparse
+     conv               convolutions with block-sparse weights, and their gradients
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
      attention          softmax(scale Q K^T, stored blocks) V in one pass
@@ -51,6 +52,9 @@
      scatter-calls      products listed by the caller, and a builder of such lists
      sampled-engine     dense products at stored blocks: engine, checks, public function
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
+     conv-panels        images, and panels of their pixels as the taps of a convolution see them
+     conv-engine        convolutions and their data gradients, tile by tile
+     conv-weights       weight gradients of convolutions at stored blocks
      scores             what rows and attention share: biases and masks of one row
      softmax            over stored elements, and its backward
      attention-engine   one pass over the stored blocks of each query tile
@@ -60,6 +64,7 @@
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
+     conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
@@ -244,7 +249,7 @@
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
-     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -393,7 +398,9 @@ typedef enum bsr_dtype {
     X(BSR_OP_REBLOCK, 27, "reblock")                      \
     X(BSR_OP_MAP, 28, "map")                              \
     X(BSR_OP_REDUCE, 29, "reduce")                        \
-    X(BSR_OP_SUM_MM, 30, "sum_mm")
+    X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
+    X(BSR_OP_CONV, 31, "conv")                            \
+    X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -426,7 +433,8 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_4_A, 51, "terms[4].a") X(BSR_ARG_TERM_4_B, 52, "terms[4].b")                                  \
     X(BSR_ARG_TERM_5_A, 53, "terms[5].a") X(BSR_ARG_TERM_5_B, 54, "terms[5].b")                                  \
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
-    X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")
+    X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
+    X(BSR_ARG_W, 59, "w") X(BSR_ARG_SHAPE, 60, "shape")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -591,7 +599,11 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_BOUNDS, BSR_BAD_ARGUMENT, "low and high are no interval")                                          \
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
-    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")
+    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                          \
+    X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
+      "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
+    X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
+    X(BSR_ITEM_CONV_SIZE, BSR_BAD_SHAPE, "axis <index> of the images has <value> pixels, not <wanted>")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1149,6 +1161,78 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
    bsr_dense_addmm), BAD_STRUCTURE (on the CPU: input's pattern is not out's). After _triton_ops.sampled_addmm. */
 BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                      const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv: convolutions with block-sparse weights, and their gradients                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_image_order {
+    BSR_CHANNELS_LAST = 0,  /* images x [depth x] [height x] width x channels: the fast one */
+    BSR_CHANNELS_FIRST = 1, /* images x channels x [depth x] [height x] width */
+    BSR_IMAGE_ORDER_FORCE_32 = 0x7fffffff
+} bsr_image_order;
+
+/* What a convolution is, besides the sizes of its images, which their views have. Axes outermost first: [0] is a signal's only one,
+   an image's height, a volume's depth. Entries behind the last axis must be 0. */
+typedef struct bsr_conv_shape {
+    int32_t dims, reserved;                  /* axes: 1, 2 or 3 */
+    int64_t groups;                          /* 0: 1 */
+    int64_t kernel[3];                       /* taps along each axis, from 1 */
+    int64_t stride[3], dilation[3];          /* 0: 1 */
+    int64_t pad_before[3], pad_after[3];     /* zeros before the first and behind the last pixel */
+} bsr_conv_shape;
+
+/* A packed batch of images as a view: rows are channels, columns the pixels along the last axis (width), batch dimensions the
+   images, then the other axes. size: of the `dims` axes, outermost first. Any other strides are set in the view itself; one image
+   may lack the batch dimension of images. dims outside 1 to 3: a view that every operation refuses. */
+BSR_API bsr_dense bsr_dense_image(const void *data, int dtype, int order, int dims, const int64_t *size, int64_t images,
+                                  int64_t channels) BSRI_KEEPS(1);
+/* A packed dense filter of filters x channels (of a group) taps as a view for bsr_conv_prune: a matrix for each tap, batch dimensions
+   the axes of the kernel. order: BSR_CHANNELS_FIRST as PyTorch has weights (OIHW), BSR_CHANNELS_LAST (OHWI). */
+BSR_API bsr_dense bsr_dense_filter(const void *data, int dtype, int order, const bsr_conv_shape *shape, int64_t filters,
+                                   int64_t channels) BSRI_KEEPS(1);
+/* Pixels of the result along an axis (from 0) that has n of them: floor((n + pads - dilation (kernel - 1) - 1) / stride) + 1, at
+   least 0; -1 for a shape or a size that is out of range. */
+BSR_API int64_t bsr_conv_size(const bsr_conv_shape *shape, int axis, int64_t n);
+
+/* out = act(beta*input + left (alpha conv(w, x)) right + bias), a convolution as networks have it (a correlation):
+     conv[o, p] = sum over taps t and channels c of o's group of w[o, t C' + c] x[c, stride p + dilation t - pad_before]
+   with pixels beside the image 0. w [O x taps C'], C' = channels / groups: its columns count the taps (those of the last axis
+   fastest), and within a tap the channels of a group; its rows the filters, group after group. A block whose columns lie in one
+   tap of one group and whose rows lie in one group is the fast one; any others may be stored. Where the sizes are no
+   multiples of the block size they are rounded up to it, and what is stored beyond them is not looked at.
+   x: C channels, out: O channels, both as bsr_dense_image has them; as many images, out's sizes bsr_conv_size(). No image of x
+   is ever laid out with its taps beside each other: panels of pixels are gathered as they are needed.
+   trans BSR_TRANS_A: the data gradient, which is the transposed convolution ("deconvolution"): x is then what a convolution
+   with this shape gives (O channels), out what it takes (C channels), w as it is; sizes that differ by less than a stride
+   are told apart by out's view. No transposed index is wanted.
+   input and epilogue: as bsr_dense_addmm's, rows being channels, columns the pixels along the last axis, and the batch out's; a
+   user function's batch item counts images and the axes before the last.
+   w: no batch dimensions. dtypes, accumulation, error bound: as bsr_dense_addmm, k products of taps and channels. A tap that lies
+   beside the image multiplies its weight by 0, so an infinite weight gives NaN there. beta == 0: input is never read. alpha == 0
+   or no stored block: w's values and x are never read.
+   The bits do not depend on threads or on how pixels are cut into panels. Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   Errors: as bsr_dense_addmm; BAD_ARGUMENT (a field of the shape), BAD_SHAPE (channels that groups do not divide, sizes of w or
+   of images), BAD_BATCH (numbers of batch dimensions, of images). */
+BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                            const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x, const bsr_epilogue *epilogue,
+                            const bsr_dense *out, const bsr_exec *exec);
+
+/* out = beta*input + alpha (the weight gradient of bsr_conv) at the stored blocks of out, which has the sizes that w has there:
+     out[o, t C' + c] = sum over pixels p of all images of dy[o, p] x[c, stride p + dilation t - pad_before]
+   dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements of
+   stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
+   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED). Errors: as bsr_conv and bsr_sampled_addmm. */
+BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
+                                            const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
+                                            const bsr_matrix *out, const bsr_exec *exec);
+
+/* bsr_prune for the weights of a convolution, from a dense filter: a view as bsr_dense_filter makes it, of filters x channels of
+   a group for each tap, taps being its batch dimensions (up to four, outermost first), any strides. m becomes w of bsr_conv:
+   filters x (taps channels), rounded up to whole blocks, no batch dimensions. All else is bsr_prune's; sparsity 0 keeps all blocks.
+   The CPU lays a filter whose columns have no one stride out anew, in scratch; CUDA refuses it (UNSUPPORTED, NOT_IMPLEMENTED). */
+BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
+                                  const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>rows: softmax over stored elements                                                           */
@@ -1790,7 +1874,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
    unreachable and the compiler drops it. */
 #if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
-    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS)
+    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV)
 #ifndef BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_NO_PRODUCT
 #endif
@@ -1805,6 +1889,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_MAPS
 #define BSRSPARSE_NO_MAPS
+#endif
+#ifndef BSRSPARSE_ONLY_CONV
+#define BSRSPARSE_NO_CONV
 #endif
 #endif
 #ifdef BSRSPARSE_NO_PRODUCT
@@ -1831,6 +1918,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_MAPS 0
 #else
 #define BSRI_HAS_MAPS 1
+#endif
+#ifdef BSRSPARSE_NO_CONV
+#define BSRI_HAS_CONV 0
+#else
+#define BSRI_HAS_CONV 1
 #endif
 /* bsr_map and bsr_reduce on CUDA: tests run kernels and launches on the host (tests/device/maps_checks.cpp), but no GPU's results
    have been held against a reference yet. -DBSRI_CUDA_MAPS compiles them in. */
@@ -5796,12 +5888,12 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
 }
 
 /* --- running --- */
-static bsri_vector bsri_vector_of(const bsri_engine *e, const bsr_dense *d, int64_t item, int64_t row, int64_t col) {
+static bsri_vector bsri_vector_of(const bsri_batch *batch, const bsr_dense *d, int64_t item, int64_t row, int64_t col) {
     bsri_vector v;
     memset(&v, 0, sizeof v);
     if (!d) return v;
     v.dtype = d->dtype, v.rs = d->rows == 1 ? 0 : d->row_stride, v.cs = d->cols == 1 ? 0 : d->col_stride;
-    v.data = bsri_at(d->data, d->dtype, bsri_dense_offset(&e->out_batch, item, d) + row * v.rs + col * v.cs);
+    v.data = bsri_at(d->data, d->dtype, bsri_dense_offset(batch, item, d) + row * v.rs + col * v.cs);
     return v;
 }
 /* Where a tile's first element stands in out. */
@@ -5823,11 +5915,11 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
     f.out = bsri_at(out->data, out->dtype,
                     bsri_dense_offset(&e->out_batch, at.batch, out) + at.row * out->row_stride + at.col * out->col_stride);
     f.out_dtype = out->dtype, f.rs = out->row_stride, f.cs = out->col_stride, f.at = at;
-    if (job->beta != 0.0) f.input = bsri_vector_of(e, job->input, at.batch, at.row, at.col);
+    if (job->beta != 0.0) f.input = bsri_vector_of(&e->out_batch, job->input, at.batch, at.row, at.col);
     if (ep) {
-        f.left = bsri_vector_of(e, ep->left_alpha, at.batch, at.row, at.col);
-        f.right = bsri_vector_of(e, ep->right_alpha, at.batch, at.row, at.col);
-        f.bias = bsri_vector_of(e, ep->bias, at.batch, at.row, at.col);
+        f.left = bsri_vector_of(&e->out_batch, ep->left_alpha, at.batch, at.row, at.col);
+        f.right = bsri_vector_of(&e->out_batch, ep->right_alpha, at.batch, at.row, at.col);
+        f.bias = bsri_vector_of(&e->out_batch, ep->bias, at.batch, at.row, at.col);
         f.last = bsri_epilogue_ends(ep) ? ep : NULL;
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
@@ -7770,6 +7862,714 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
     return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-panels: images, and panels of their pixels as the taps of a convolution see them        */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_CONV_ROWS 256  /* rows of sums that a task has at most, */
+#define BSRI_CONV_DEPTH 192 /* and products whose pixels it has gathered at once */
+#define BSRI_PANEL 64       /* pixels at most */
+
+/* A view of images as it is walked: always three axes; those that it lacks stand in front and have size 1. */
+typedef struct bsri_image {
+    char *data;
+    int dtype;
+    int64_t images, channels, size[3];
+    int64_t step, channel, stride[3]; /* elements from image to image, channel to channel, along each axis */
+} bsri_image;
+static bsri_image bsri_image_of(const bsr_dense *view, int dims) {
+    const bsr_dense d = bsri_dense_used(view);
+    bsri_image m;
+    int a, i = d.batch_dims;
+    memset(&m, 0, sizeof m);
+    m.data = (char *)d.data, m.dtype = d.dtype, m.images = 1, m.channels = d.rows, m.channel = d.row_stride;
+    m.size[0] = m.size[1] = 1, m.size[2] = d.cols, m.stride[2] = d.col_stride;
+    for (a = 1; a > 2 - dims; a--) i--, m.size[a] = d.batch[i], m.stride[a] = d.batch_stride[i];
+    if (i > 0) m.images = d.batch[0], m.step = d.batch_stride[0];
+    return m;
+}
+
+/* The shape with its defaults, on three axes. */
+typedef struct bsri_taps {
+    int64_t count[3], stride[3], dilation[3], before[3], after[3], all, groups;
+} bsri_taps;
+static bsri_taps bsri_taps_of(const bsr_conv_shape *s) {
+    bsri_taps t;
+    int a;
+    memset(&t, 0, sizeof t);
+    t.groups = s->groups ? s->groups : 1, t.all = 1;
+    for (a = 0; a < 3; a++) {
+        const int i = a - (3 - s->dims);
+        t.count[a] = i < 0 ? 1 : s->kernel[i], t.stride[a] = i >= 0 && s->stride[i] ? s->stride[i] : 1;
+        t.dilation[a] = i >= 0 && s->dilation[i] ? s->dilation[i] : 1;
+        t.before[a] = i < 0 ? 0 : s->pad_before[i], t.after[a] = i < 0 ? 0 : s->pad_after[i], t.all *= t.count[a];
+    }
+    return t;
+}
+
+/* The pixels that panels are cut from: on each axis every step-th, from `first` on. A data gradient with strides goes through one
+   such grid after another, as each has taps of its own. */
+typedef struct bsri_grid {
+    int64_t images, first[3], count[3], step[3], all;
+} bsri_grid;
+/* Pixels of a panel that follow each other along the last axis; and where those that a tap sees stand. */
+typedef struct bsri_stretch {
+    int64_t image, q[3], col, n;
+} bsri_stretch;
+typedef struct bsri_run {
+    int64_t at, col, n; /* at: element of channel 0 of the first; -1: beside the image */
+} bsri_run;
+typedef struct bsri_panel {
+    int64_t at, cols; /* place in the grid; pixels */
+    int pieces, runs;
+    const bsri_image *image; /* which image the runs are of, elements from one pixel of a run to the next */
+    int64_t step;
+    bsri_stretch piece[BSRI_PANEL];
+    bsri_run run[BSRI_PANEL];
+} bsri_panel;
+
+static void bsri_panel_begin(bsri_panel *p, const bsri_grid *g, int64_t at, int64_t cols) {
+    int64_t rest = at, col = 0;
+    bsri_stretch next;
+    int a;
+    p->at = at, p->cols = cols, p->pieces = 0;
+    for (a = 2; a >= 0; a--) next.q[a] = rest % g->count[a], rest /= g->count[a];
+    next.image = rest;
+    while (col < cols) {
+        next.col = col, next.n = bsri_min(cols - col, g->count[2] - next.q[2]);
+        p->piece[p->pieces++] = next;
+        col += next.n, next.q[2] = 0;
+        for (a = 1; a >= 0 && ++next.q[a] == g->count[a]; a--) next.q[a] = 0;
+        next.image += a < 0;
+    }
+}
+static void bsri_panel_run(bsri_panel *p, int64_t at, int64_t col, int64_t n) {
+    bsri_run *r = &p->run[p->runs];
+    if (n <= 0) return;
+    r->at = at, r->col = col, r->n = n, p->runs++;
+}
+/* What pixel q of the grid sees is pixel q * step + offset of m. */
+static void bsri_panel_see(bsri_panel *p, const bsri_image *m, const int64_t offset[3], const int64_t step[3]) {
+    int i;
+    p->runs = 0, p->image = m, p->step = step[2] * m->stride[2];
+    for (i = 0; i < p->pieces; i++) {
+        const bsri_stretch *s = &p->piece[i];
+        const int64_t x0 = s->q[0] * step[0] + offset[0], x1 = s->q[1] * step[1] + offset[1];
+        const int64_t x2 = s->q[2] * step[2] + offset[2];
+        int64_t lo = 0, hi = 0;
+        if (x0 >= 0 && x0 < m->size[0] && x1 >= 0 && x1 < m->size[1]) {
+            lo = x2 < 0 ? bsri_min(s->n, bsri_ceil_div(-x2, step[2])) : 0;
+            hi = x2 < m->size[2] ? bsri_max(lo, bsri_min(s->n, bsri_ceil_div(m->size[2] - x2, step[2]))) : lo;
+        }
+        if (lo == hi) lo = hi = 0;
+        bsri_panel_run(p, -1, s->col, lo);
+        bsri_panel_run(p, s->image * m->step + x0 * m->stride[0] + x1 * m->stride[1] + (x2 + lo * step[2]) * m->stride[2],
+                       s->col + lo, hi - lo);
+        bsri_panel_run(p, -1, s->col + hi, s->n - hi);
+    }
+}
+/* n channels from `channel` on of what the panel sees, a row for each pixel. */
+static void bsri_panel_rows(const bsri_panel *p, int isa, int compute, int64_t channel, int64_t n, void *dst, int64_t ld) {
+    const bsri_image *m = p->image;
+    int64_t j;
+    int i;
+    for (i = 0; i < p->runs; i++) {
+        const bsri_run *r = &p->run[i];
+        char *to = bsri_at(dst, compute, r->col * ld);
+        if (r->at >= 0)
+            bsri_tile_load(isa, compute, to, ld, bsri_at(m->data, m->dtype, r->at + channel * m->channel), m->dtype, r->n, n,
+                           p->step, m->channel);
+        else
+            for (j = 0; j < r->n; j++) memset(bsri_at(to, compute, j * ld), 0, (size_t)n * bsr_dtype_size(compute));
+    }
+}
+/* The same, a row for each channel. stage: BSRI_PANEL rows of BSRI_TILE_ROWS numbers. */
+static void bsri_panel_pack(const bsri_panel *p, int isa, int compute, int64_t channel, int64_t n, void *dst, int64_t ld,
+                            void *stage) {
+    const bsri_image *m = p->image;
+    const int one = p->runs == 1 && p->run->at >= 0 && m->dtype == compute, last = m->channel == 1 && n > 1 && p->cols > 1;
+    int64_t c, some, j;
+    int i;
+    for (c = 0; c < n && last && !one; c += some) {
+        some = bsri_min(BSRI_TILE_ROWS, n - c);
+        bsri_panel_rows(p, isa, compute, channel + c, some, stage, BSRI_TILE_ROWS);
+        bsri_tile_load(isa, compute, bsri_at(dst, compute, c * ld), ld, stage, compute, some, p->cols, 1, BSRI_TILE_ROWS);
+    }
+    for (i = 0; i < p->runs && (one || !last); i++) {
+        const bsri_run *r = &p->run[i];
+        char *to = bsri_at(dst, compute, r->col);
+        if (r->at >= 0)
+            bsri_tile_load(isa, compute, to, ld, bsri_at(m->data, m->dtype, r->at + channel * m->channel), m->dtype, n, r->n,
+                           m->channel, p->step);
+        else
+            for (j = 0; j < n; j++) memset(bsri_at(to, compute, j * ld), 0, (size_t)r->n * bsr_dtype_size(compute));
+    }
+}
+
+/* --- rows of weights: sums += w x, lane by lane, for a line of sums after another --- */
+#define BSRI_DEFINE_LANES(S, ISA, NV)                                                                              \
+    BSRI_A_##ISA static void bsri_lanes_##S(void *sums, int64_t ld, const void *pw, const void *px, int64_t step,  \
+                                            int64_t lines, int64_t n) {                                            \
+        const BSRI_T_##S *w = (const BSRI_T_##S *)pw;                                                              \
+        const int64_t whole = n - n % BSRI_L_##S;                                                                  \
+        int64_t j, l;                                                                                              \
+        for (j = 0; j < whole; j += BSRI_L_##S) {                                                                  \
+            const BSRI_V_##S v = BSRI_LOAD_##S(w + j);                                                             \
+            BSRI_T_##S *c = (BSRI_T_##S *)sums + j;                                                                \
+            const BSRI_T_##S *x = (const BSRI_T_##S *)px + j;                                                      \
+            for (l = 0; l < lines; l++, c += ld, x += step)                                                        \
+                BSRI_STORE_##S(c, BSRI_FMA_##S(v, BSRI_LOAD_##S(x), BSRI_LOAD_##S(c)));                            \
+        }                                                                                                          \
+        for (l = 0; l < lines && whole < n; l++)                                                                   \
+            for (j = whole; j < n; j++)                                                                            \
+                ((BSRI_T_##S *)sums)[l * ld + j] += w[j] * ((const BSRI_T_##S *)px)[l * step + j];                 \
+    }
+BSRI_SETS(BSRI_DEFINE_LANES)
+static void bsri_lanes_add(int isa, int compute, void *sums, int64_t ld, const void *w, const void *x, int64_t step,
+                           int64_t lines, int64_t n) {
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-engine: convolutions and their data gradients, tile by tile                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile is up to BSRI_CONV_ROWS channels of one group of the result, for a panel of its pixels. */
+typedef struct bsri_conv {
+    const bsr_matrix *w;
+    const bsr_dense *out, *input;
+    const bsr_epilogue *epilogue;
+    double alpha, beta;
+    int isa, compute, type;
+    int turned, any;  /* the data gradient; there is something to add up */
+    int alone;        /* each channel is a group (depthwise) */
+    int merges;       /* lines of the result follow each other as pixels of a line do: so many at once, in pixels; 0: they don't */
+    int64_t line;
+    bsri_image x, y;  /* what is read, what is written */
+    bsri_taps taps;
+    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
+    int64_t ws[3];                    /* strides of its values */
+    int64_t width, cuts, ahead;       /* columns of a piece of a block, pieces of a block, pieces gathered at once */
+    int64_t group_rows, rows, parts;  /* of the result: channels of a group, of a tile; tiles of a group */
+    int64_t phases[3], panel, panels; /* grids; pixels of a panel, panels of the largest grid */
+    bsri_batch batch;                 /* of out */
+} bsri_conv;
+typedef struct bsri_conv_tile {
+    bsri_grid grid;
+    bsri_panel p;
+    int64_t group, first, count; /* first channel of the result, of all; how many */
+    int64_t tap;                 /* that the panel sees; -1: none yet */
+    int exists;                  /* is there such a tap on this grid? */
+    unsigned char have[BSRI_CONV_DEPTH];
+    int64_t slot[BSRI_CONV_DEPTH];
+    bsri_work w; /* its c_tile is not used, its b_pack is what panels and results are transposed by */
+    BSRI_ALIGN64 double c[BSRI_CONV_ROWS * BSRI_TILE_BYTES / 8];
+    BSRI_ALIGN64 double b[BSRI_CONV_DEPTH * BSRI_TILE_BYTES / 8];
+} bsri_conv_tile;
+
+static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_grid *g) {
+    int a;
+    g->images = g->all = e->y.images;
+    for (a = 2; a >= 0; a--) {
+        g->first[a] = phase % e->phases[a], phase /= e->phases[a];
+        g->step[a] = e->turned ? e->taps.stride[a] : 1;
+        g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
+    }
+}
+/* Has the panel look through a tap. In a data gradient a pixel is reached by a tap where what is left of its place is a multiple
+   of the stride, which is so for all pixels of a grid or for none. */
+static void bsri_conv_see(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
+    static const int64_t ones[3] = {1, 1, 1};
+    int64_t offset[3], rest = tap;
+    int a;
+    if (t->tap == tap) return;
+    t->tap = tap, t->exists = 1;
+    for (a = 2; a >= 0; a--) {
+        const int64_t at = rest % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = t->grid.first[a] - at;
+        rest /= e->taps.count[a];
+        offset[a] = e->turned ? back / e->taps.stride[a] : at;
+        if (e->turned && back % e->taps.stride[a]) t->exists = 0;
+    }
+    if (t->exists) bsri_panel_see(&t->p, &e->x, offset, e->turned ? ones : e->taps.stride);
+}
+
+/* --- adding up --- */
+static void bsri_conv_flush(const bsri_conv_tile *t, bsri_work *w, void *c) {
+    if (!w->walk.count) return;
+    bsri_tile_walk(w->isa, w->compute, &w->walk, w->rows, t->p.cols, c);
+    w->walk.count = 0;
+}
+static void bsri_conv_rows(bsri_work *w, int64_t rows, int64_t rs, int64_t cs) {
+    w->rows = rows, w->a.rs = rs, w->a.cs = cs;
+    w->walk.count = 0, w->walk.add = 1, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
+    w->walk.ldc = w->walk.ldb = w->panel;
+}
+/* c += a b, n products: they may wait in the list for more of the same length. */
+static void bsri_conv_add(const bsri_conv_tile *t, bsri_work *w, const char *a, const char *b, int64_t n, const char *next, void *c) {
+    bsri_walk *walk = &w->walk;
+    int64_t k, kc;
+    for (k = 0; k < n; k += kc) {
+        kc = bsri_min(w->depth, n - k);
+        if (kc != walk->kc) bsri_conv_flush(t, w, c);
+        walk->kc = kc;
+        w->list[walk->count].a = bsri_work_a(w, bsri_at(a, w->a.dtype, k * w->a.cs), kc);
+        w->list[walk->count].b = w->list[walk->count].ahead_b = bsri_at(b, w->compute, k * w->panel);
+        w->list[walk->count].ahead_a = w->a.direct ? next : (const char *)w->list[walk->count].a;
+        if (++walk->count == bsri_max(1, bsri_min(BSRI_LIST, w->depth / kc))) bsri_conv_flush(t, w, c);
+    }
+}
+
+/* Rows of w that make rows of the tile, and where in their block row they are: its pieces come by columns, so that one gathering
+   of pixels serves all rows. Each row's own order stays as it is stored. */
+typedef struct bsri_conv_line {
+    int64_t at, end; /* pieces of stored blocks */
+    int64_t inside, rows, c;
+} bsri_conv_line;
+static int64_t bsri_conv_piece(const bsri_conv *e, int64_t at) {
+    const int dt = e->w->index_dtype;
+    return e->cuts == 1 ? bsri_index(e->w->col_indices, dt, at)
+                        : bsri_index(e->w->col_indices, dt, at / e->cuts) * e->cuts + at % e->cuts;
+}
+static int bsri_conv_lines(const bsri_conv *e, const bsri_conv_tile *t, bsri_conv_line *line) {
+    const int64_t br = e->w->block_rows, end = t->first + t->count;
+    int64_t r;
+    int n = 0;
+    for (r = t->first; r < end; r += line[n++].rows) {
+        const int64_t i = r / br;
+        line[n].inside = r % br, line[n].c = r - t->first;
+        line[n].rows = bsri_min(bsri_min(br - line[n].inside, BSRI_TILE_ROWS), end - r);
+        line[n].at = bsri_index(e->w->crow_indices, e->w->index_dtype, i) * e->cuts;
+        line[n].end = bsri_index(e->w->crow_indices, e->w->index_dtype, i + 1) * e->cuts;
+    }
+    return n;
+}
+/* Columns k to k + n of w as pixels: what each tap sees of its channels. */
+static void bsri_conv_gather(const bsri_conv *e, bsri_conv_tile *t, int64_t k, int64_t n, char *b) {
+    int64_t some;
+    for (; n > 0; n -= some, k += some) {
+        const int64_t c = k % e->channels;
+        some = bsri_min(n, e->channels - c);
+        bsri_conv_see(e, t, k / e->channels);
+        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->channels + c, some, b, e->panel, t->w.b_pack);
+        b = bsri_at(b, e->compute, some * e->panel);
+    }
+}
+static void bsri_conv_line_add(const bsri_conv *e, bsri_conv_tile *t, bsri_conv_line *line, int64_t from, int64_t to) {
+    void *c = bsri_at(t->c, e->compute, line->c * e->panel);
+    bsri_work *w = &t->w;
+    int64_t piece;
+    bsri_conv_rows(w, line->rows, e->ws[1], e->ws[2]);
+    for (; line->at < line->end && (piece = bsri_conv_piece(e, line->at)) >= from && piece < to; line->at++) {
+        const int64_t part = e->cuts == 1 ? 0 : line->at % e->cuts, entry = e->cuts == 1 ? line->at : line->at / e->cuts;
+        const int64_t k = (e->cuts == 1 ? piece : piece / e->cuts) * e->w->block_cols + part * e->width;
+        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->inner - k);
+        char *b = bsri_at(t->b, e->compute, (piece - from) * e->width * e->panel);
+        const char *a = bsri_at(e->w->values, e->w->dtype, entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2]);
+        if (n <= 0) continue;
+        if (!t->have[piece - from]) bsri_conv_gather(e, t, k, n, b), t->have[piece - from] = 1;
+        bsri_conv_add(t, w, a, b, n, line->at + 1 < line->end ? bsri_at(a, e->w->dtype, e->ws[0]) : a, c);
+    }
+    bsri_conv_flush(t, w, c);
+}
+static void bsri_conv_forward(const bsri_conv *e, bsri_conv_tile *t) {
+    bsri_conv_line line[BSRI_CONV_ROWS];
+    const int n = bsri_conv_lines(e, t, line);
+    int i;
+    for (;;) {
+        int64_t next = INT64_MAX;
+        for (i = 0; i < n; i++)
+            if (line[i].at < line[i].end) next = bsri_min(next, bsri_conv_piece(e, line[i].at));
+        if (next == INT64_MAX) return;
+        next -= next % e->ahead;
+        memset(t->have, 0, sizeof t->have);
+        for (i = 0; i < n; i++) bsri_conv_line_add(e, t, &line[i], next, next + e->ahead);
+    }
+}
+/* The data gradient: stored blocks one after another, each adding what its filters saw to the channels of its taps. slot: which
+   taps' pixels of these filters are gathered. */
+static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, int64_t n, int64_t slots, int64_t entry) {
+    const int64_t first = t->first - t->group * e->channels, end = first + t->count;
+    const int64_t k = bsri_index(e->w->col_indices, e->w->index_dtype, entry) * e->w->block_cols;
+    const int64_t all = bsri_min(e->w->block_cols, e->inner - k), inside = row % e->w->block_rows;
+    int64_t j, some, lo, hi, rows;
+    for (j = 0; j < all; j += some) {
+        const int64_t tap = (k + j) / e->channels, c = (k + j) % e->channels, slot = tap % slots;
+        char *b = bsri_at(t->b, e->compute, slot * n * e->panel);
+        some = bsri_min(all - j, e->channels - c);
+        lo = bsri_max(c, first), hi = bsri_min(c + some, end);
+        if (lo >= hi) continue;
+        if (t->slot[slot] != tap) {
+            bsri_conv_see(e, t, tap);
+            if (!t->exists) continue;
+            bsri_panel_pack(&t->p, e->isa, e->compute, row, n, b, e->panel, t->w.b_pack), t->slot[slot] = tap;
+        }
+        for (; lo < hi; lo += rows) {
+            void *sums = bsri_at(t->c, e->compute, (lo - first) * e->panel);
+            const int64_t at = entry * e->ws[0] + inside * e->ws[1] + (j + lo - c) * e->ws[2];
+            const char *a = bsri_at(e->w->values, e->w->dtype, at);
+            rows = bsri_min(hi - lo, BSRI_TILE_ROWS);
+            bsri_conv_rows(&t->w, rows, e->ws[2], e->ws[1]);
+            bsri_conv_add(t, &t->w, a, b, n, a, sums);
+            bsri_conv_flush(t, &t->w, sums);
+        }
+    }
+}
+static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
+    const int64_t end = (t->group + 1) * e->filters, br = e->w->block_rows;
+    int64_t row, n, p, slots, i;
+    for (row = t->group * e->filters; row < end; row += n) {
+        n = bsri_min(bsri_min(br - row % br, t->w.depth), end - row), slots = BSRI_CONV_DEPTH / n;
+        for (i = 0; i < slots; i++) t->slot[i] = -1;
+        p = bsri_index(e->w->crow_indices, e->w->index_dtype, row / br);
+        for (; p < bsri_index(e->w->crow_indices, e->w->index_dtype, row / br + 1); p++) bsri_conv_back(e, t, row, n, slots, p);
+    }
+}
+
+/* --- depthwise: a channel sees itself alone --- */
+/* t->b: a row of weights for each tap; t->slot, as bits: which channels have it. */
+static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
+    const int64_t br = e->w->block_rows, bc = e->w->block_cols;
+    const int dt = e->w->index_dtype, dtype = e->w->dtype;
+    int64_t i, p, k;
+    memset(t->slot, 0, sizeof t->slot);
+    memset(t->b, 0, (size_t)(e->taps.all * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
+    for (i = 0; i < t->count; i++) {
+        const int64_t row = (t->first + i) / br, inside = (t->first + i) % br;
+        for (p = bsri_index(e->w->crow_indices, dt, row); p < bsri_index(e->w->crow_indices, dt, row + 1); p++) {
+            const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc;
+            for (k = 0; k < bc && col + k < e->inner; k++) {
+                const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2];
+                void *w = bsri_at(t->b, e->compute, (col + k) * BSRI_TILE_ROWS + i);
+                if (e->compute == BSR_F64) *(double *)w += bsri_load_f64(e->w->values, dtype, at);
+                else if (e->compute == BSR_F32) *(float *)w += (float)bsri_load_f64(e->w->values, dtype, at);
+                else *(int32_t *)w += bsri_load_i32(e->w->values, dtype, at);
+                t->slot[col + k] = (int64_t)((uint64_t)t->slot[col + k] | (uint64_t)1 << i);
+            }
+        }
+    }
+}
+static double bsri_conv_weight(const bsri_conv *e, const bsri_conv_tile *t, int64_t tap, int64_t i) {
+    return bsri_load_f64(t->b, e->compute, tap * BSRI_TILE_ROWS + i);
+}
+/* Channels beside each other: a line of sums for each pixel. A tap that only some of them have goes to those alone. */
+static void bsri_conv_alone_last(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
+    const int direct = e->x.dtype == e->compute;
+    const int64_t n = t->count, ld = BSRI_TILE_ROWS, all = n == 64 ? -1 : (int64_t)(((uint64_t)1 << n) - 1);
+    int64_t i, j, step = direct ? t->p.step : ld;
+    int r;
+    for (r = 0; r < t->p.runs; r++) {
+        const bsri_run *run = &t->p.run[r];
+        const void *x = bsri_at(e->x.data, e->x.dtype, run->at + t->first * e->x.channel);
+        char *sums = bsri_at(t->c, e->compute, run->col * ld);
+        if (run->at < 0) continue;
+        if (!direct) {
+            bsri_tile_load(e->isa, e->compute, t->w.b_pack, ld, x, e->x.dtype, run->n, n, t->p.step, 1);
+            x = t->w.b_pack;
+        }
+        if (t->slot[tap] == all) {
+            bsri_lanes_add(e->isa, e->compute, sums, ld, bsri_at(t->b, e->compute, tap * ld), x, step, run->n, n);
+            continue;
+        }
+        for (i = 0; i < n; i++)
+            for (j = 0; j < run->n && (uint64_t)t->slot[tap] >> i & 1; j++)
+                bsri_lanes_add(e->isa, e->compute, bsri_at(sums, e->compute, j * ld + i), ld,
+                               bsri_at(t->b, e->compute, tap * ld + i), bsri_at(x, e->compute, j * step + i), step, 1, 1);
+    }
+}
+/* Channels apart: a line of sums for each of them. */
+static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
+    const int direct = e->x.dtype == e->compute && t->p.step == 1;
+    int64_t i;
+    int r;
+    for (r = 0; r < t->p.runs; r++) {
+        const bsri_run *run = &t->p.run[r];
+        if (run->at < 0) continue;
+        for (i = 0; i < t->count; i++) {
+            const void *x = bsri_at(e->x.data, e->x.dtype, run->at + (t->first + i) * e->x.channel);
+            if (!((uint64_t)t->slot[tap] >> i & 1)) continue;
+            if (!direct) {
+                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->x.dtype, t->p.step, run->n);
+                x = t->w.b_pack;
+            }
+            bsri_row_op(e->isa, e->compute, BSRI_ADD_SCALED, bsri_at(t->c, e->compute, i * e->panel + run->col), x,
+                        bsri_conv_weight(e, t, tap, i), run->n);
+        }
+    }
+}
+static void bsri_conv_alone(const bsri_conv *e, bsri_conv_tile *t) {
+    int64_t tap;
+    bsri_conv_weigh(e, t);
+    for (tap = 0; tap < e->taps.all; tap++) {
+        if (!t->slot[tap]) continue;
+        bsri_conv_see(e, t, tap);
+        if (!t->exists) continue;
+        if (e->x.channel == 1) bsri_conv_alone_last(e, t, tap);
+        else bsri_conv_alone_first(e, t, tap);
+    }
+}
+
+/* --- storing --- */
+/* `turned`: t->c has a line for each pixel. */
+static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) {
+    const bsr_epilogue *ep = e->epilogue;
+    const int64_t line = e->line ? e->line : t->grid.count[2];
+    int64_t col, row, n, rows, at;
+    for (col = 0; col < t->p.cols; col += n) {
+        int64_t i[3], rest = t->p.at + col, item;
+        int a;
+        n = bsri_min(t->p.cols - col, line - rest % line);
+        for (a = 2; a >= 0; a--) {
+            i[a] = t->grid.first[a] + rest % t->grid.count[a] * t->grid.step[a], rest /= t->grid.count[a];
+        }
+        item = (rest * e->y.size[0] + i[0]) * e->y.size[1] + i[1];
+        at = rest * e->y.step + i[0] * e->y.stride[0] + i[1] * e->y.stride[1] + i[2] * e->y.stride[2];
+        for (row = 0; row < t->count; row += rows) {
+            const int64_t channel = t->first + row;
+            bsri_finish f;
+            memset(&f, 0, sizeof f);
+            rows = bsri_min(BSRI_TILE_ROWS, t->count - row);
+            f.isa = e->isa, f.compute = e->compute, f.type = e->type, f.alpha = e->alpha, f.beta = e->beta;
+            f.out = bsri_at(e->y.data, e->y.dtype, at + channel * e->y.channel), f.out_dtype = e->y.dtype;
+            f.rs = e->y.channel, f.cs = e->y.stride[2] * t->grid.step[2];
+            f.at.batch = item, f.at.head = 0, f.at.row = channel, f.at.col = i[2];
+            if (e->beta != 0.0) f.input = bsri_vector_of(&e->batch, e->input, item, channel, i[2]);
+            if (ep) {
+                f.left = bsri_vector_of(&e->batch, ep->left_alpha, item, channel, i[2]);
+                f.right = bsri_vector_of(&e->batch, ep->right_alpha, item, channel, i[2]);
+                f.bias = bsri_vector_of(&e->batch, ep->bias, item, channel, i[2]);
+                f.last = bsri_epilogue_ends(ep) ? ep : NULL;
+            }
+            f.input.cs *= t->grid.step[2], f.right.cs *= t->grid.step[2], f.bias.cs *= t->grid.step[2];
+            f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
+            if (turned) bsri_finish_lines(&f, bsri_at(t->c, e->compute, col * BSRI_TILE_ROWS), BSRI_TILE_ROWS, n, rows, 1);
+            else bsri_finish_tile(&f, bsri_at(t->c, e->compute, row * e->panel + col), e->panel, rows, n, t->w.b_pack);
+        }
+    }
+}
+
+/* --- running --- */
+/* The tiles of one panel come one after another. 0: the grid has no such panel. */
+static int bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, tile = task % tiles;
+    const int64_t panel = task / tiles % e->panels, at = panel * e->panel;
+    bsri_conv_grid(e, task / tiles / e->panels, &t->grid);
+    if (at >= t->grid.all) return 0;
+    bsri_panel_begin(&t->p, &t->grid, at, bsri_min(e->panel, t->grid.all - at));
+    t->group = e->alone ? 0 : tile / e->parts, t->first = tile % e->parts * e->rows;
+    t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
+    t->first += t->group * e->group_rows, t->tap = -1, t->exists = 0;
+    t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
+    t->w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(e->compute), t->w.walk.kc = 0;
+    bsri_side_set(&t->w.a, e->compute, e->w->dtype, e->ws[1], e->ws[2]);
+    return 1;
+}
+static void bsri_conv_task(void *arg, int64_t task) {
+    const bsri_conv *e = (const bsri_conv *)arg;
+    const int last = e->alone && e->x.channel == 1;
+    bsri_conv_tile t;
+    if (!bsri_conv_begin(e, task, &t)) return;
+    memset(t.c, 0, (size_t)((last ? BSRI_TILE_ROWS : e->panel) * (last ? t.p.cols : t.count)) * bsr_dtype_size(e->compute));
+    if (e->any && e->alone) bsri_conv_alone(e, &t);
+    else if (e->any && e->turned) bsri_conv_backward(e, &t);
+    else if (e->any) bsri_conv_forward(e, &t);
+    bsri_conv_finish(e, &t, last);
+}
+/* From one pixel to the next of an operand that repeats over out: along the last axis, along another, between images (-1). */
+static int64_t bsri_conv_stride(const bsr_dense *d, int dims, int axis) {
+    const bsr_dense u = bsri_dense_used(d);
+    const int i = axis == 2 ? -1 : axis < 0 ? u.batch_dims - dims : u.batch_dims - 2 + axis;
+    if (axis == 2) return u.cols == 1 ? 0 : u.col_stride;
+    return i >= 0 && i < u.batch_dims ? u.batch_stride[i] : 0;
+}
+/* How many pixels of the result are stored as if they were one line. The program's functions are told places, so lines stay. */
+static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
+    const bsr_dense *all[4] = {e->out, NULL, NULL, NULL};
+    int64_t line = e->y.size[2];
+    int a, i, joined = 1;
+    all[1] = e->beta != 0.0 ? e->input : NULL;
+    if (e->epilogue) all[2] = e->epilogue->right_alpha, all[3] = e->epilogue->bias;
+    if (e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) return line;
+    for (a = 1; a >= -1 && joined && line > 1; a--) {
+        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        if (size == 1) continue;
+        for (i = 0; i < 4; i++)
+            if (all[i] && bsri_conv_stride(all[i], dims, a) != line * bsri_conv_stride(all[i], dims, 2)) joined = 0;
+        if (joined) line *= size;
+    }
+    return line;
+}
+static double bsri_conv_ns(const bsri_conv *e) {
+    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
+    const double size = (double)bsr_dtype_size(e->x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
+    return bsri_work_ns(pixels * (double)e->y.channels * (double)bsr_dtype_size(e->y.dtype),
+                        stored * (double)(e->w->block_rows * e->w->block_cols) * pixels * size / 4.0, stored * pixels / 64.0);
+}
+static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
+    const int64_t size = (int64_t)bsr_dtype_size(e->compute), bc = e->w->block_cols;
+    int64_t phases = 1, grids = 1, tiles;
+    bsri_grid g;
+    int a;
+    bsri_value_steps(e->w, e->ws);
+    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels, e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->cuts = bsri_ceil_div(bc, BSRI_CONV_DEPTH), e->width = bsri_ceil_div(bc, e->cuts);
+    e->ahead = e->cuts > 1 ? 1 : BSRI_CONV_DEPTH / e->width;
+    for (a = 0; a < 3; a++) {
+        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1;
+        phases *= e->phases[a], grids = bsri_max(grids, e->turned ? e->taps.stride[a] : 1);
+    }
+    bsri_conv_grid(e, 0, &g);
+    if (!g.all || !e->y.channels) return;
+    e->line = grids > 1 ? 0 : bsri_conv_line_of(e, dims);
+    if (grids > 1 && e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) e->line = 1;
+    e->panels = bsri_ceil_div(g.all, e->panel), e->group_rows = e->turned ? e->channels : e->filters;
+    e->alone = e->channels == 1 && e->filters == 1 && e->taps.groups > 1 &&
+               e->taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b && e->taps.all <= BSRI_CONV_DEPTH;
+    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->turned ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows
+                                                                          : BSRI_CONV_ROWS);
+    if (e->alone) e->rows = BSRI_TILE_ROWS;
+    else if (phases * e->panels * e->taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
+        e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
+    e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
+    tiles = e->alone ? e->parts : e->parts * e->taps.groups;
+    bsri_parallel(c, phases * e->panels * tiles, bsri_conv_ns(e), bsri_conv_task, e);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-weights: weight gradients of convolutions at stored blocks                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile is up to BSRI_TILE_ROWS rows of a block row and the pieces of its blocks that fit beside each other. Panels of pixels
+   are its products, in the order of images and pixels. */
+#define BSRI_WIDE_BYTES 1024 /* of a row of its sums */
+typedef struct bsri_conv_weights {
+    const bsr_matrix *out, *input;
+    double alpha, beta;
+    int isa, compute, type;
+    bsri_image x, dy;
+    bsri_taps taps;
+    int64_t filters, channels, inner;
+    int64_t ws[3], is[3];       /* strides of out's values, of the input's */
+    int64_t ld, panel;          /* numbers in a row of sums; pixels at once */
+    int64_t width, cuts, per;   /* as in bsri_conv; pieces in a tile */
+    int64_t subs, sub_rows, chunks;
+    bsri_grid grid;
+} bsri_conv_weights;
+typedef struct bsri_weights_tile {
+    bsri_panel p;
+    bsri_work w; /* for its a_pack and its list */
+    BSRI_ALIGN64 double c[BSRI_TILE_ROWS * BSRI_WIDE_BYTES / 8];
+    BSRI_ALIGN64 double b[BSRI_PANEL * BSRI_WIDE_BYTES / 8];
+} bsri_weights_tile;
+
+/* Columns k to k + n of w, of which those beyond the last are zeros. */
+static void bsri_weights_gather(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t group, int64_t k, int64_t n, char *b) {
+    int64_t some, i;
+    for (; n > 0; n -= some, k += some, b = bsri_at(b, e->compute, some)) {
+        const int64_t c = k % e->channels;
+        int64_t offset[3], tap = k / e->channels;
+        int a;
+        some = k < e->inner ? bsri_min(n, e->channels - c) : n;
+        for (i = 0; i < t->p.cols && k >= e->inner; i++)
+            memset(bsri_at(b, e->compute, i * e->ld), 0, (size_t)n * bsr_dtype_size(e->compute));
+        if (k >= e->inner) continue;
+        for (a = 2; a >= 0; a--) {
+            offset[a] = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], tap /= e->taps.count[a];
+        }
+        bsri_panel_see(&t->p, &e->x, offset, e->taps.stride);
+        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->channels + c, some, b, e->ld);
+    }
+}
+/* Rows `row` to row + n of w, which are of one group, at `pieces` pieces from `first` on. */
+static void bsri_weights_sum(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t row, int64_t n, int64_t first,
+                             int64_t pieces, void *c) {
+    static const int64_t zeros[3] = {0, 0, 0}, ones[3] = {1, 1, 1};
+    bsri_walk *k = &t->w.walk;
+    int64_t at, v;
+    for (at = 0; at < e->grid.all; at += e->panel) {
+        bsri_panel_begin(&t->p, &e->grid, at, bsri_min(e->panel, e->grid.all - at));
+        bsri_panel_see(&t->p, &e->dy, zeros, ones);
+        bsri_panel_rows(&t->p, e->isa, e->compute, row, n, t->w.a_pack, BSRI_TILE_ROWS);
+        for (v = 0; v < pieces; v++) {
+            const int64_t col = bsri_index(e->out->col_indices, e->out->index_dtype, (first + v) / e->cuts);
+            const int64_t part = (first + v) % e->cuts * e->width;
+            bsri_weights_gather(e, t, row / e->filters, col * e->out->block_cols + part,
+                                bsri_min(e->width, e->out->block_cols - part), bsri_at(t->b, e->compute, v * e->width));
+        }
+        t->w.list[0].a = t->w.list[0].ahead_a = t->w.a_pack, t->w.list[0].b = t->w.list[0].ahead_b = t->b;
+        k->list = t->w.list, k->count = 1, k->kc = t->p.cols, k->am = 1, k->ak = BSRI_TILE_ROWS, k->ldb = k->ldc = e->ld;
+        k->a_at = k->b_at = 0, k->add = 1;
+        bsri_tile_walk(e->isa, e->compute, k, n, pieces * e->width, c);
+    }
+}
+static void bsri_weights_finish(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t row, int64_t rows, int64_t first,
+                                int64_t pieces) {
+    const int64_t most = bsri_tile_cols(e->compute);
+    int64_t v, j, n;
+    for (v = 0; v < pieces; v++) {
+        const int64_t entry = (first + v) / e->cuts, part = (first + v) % e->cuts * e->width;
+        const int64_t width = bsri_min(e->width, e->out->block_cols - part);
+        for (j = 0; j < width; j += n) {
+            bsri_finish f;
+            memset(&f, 0, sizeof f);
+            n = bsri_min(most, width - j);
+            f.isa = e->isa, f.compute = e->compute, f.type = e->type, f.alpha = e->alpha, f.beta = e->beta;
+            f.out_dtype = e->out->dtype, f.rs = e->ws[1], f.cs = e->ws[2];
+            f.out = bsri_at(e->out->values, e->out->dtype, entry * e->ws[0] + row * f.rs + (part + j) * f.cs);
+            f.plain = f.type == f.compute && e->beta == 0.0;
+            if (e->beta != 0.0) {
+                f.input.dtype = e->input->dtype, f.input.rs = e->is[1], f.input.cs = e->is[2];
+                f.input.data = bsri_at(e->input->values, f.input.dtype,
+                                       entry * e->is[0] + row * f.input.rs + (part + j) * f.input.cs);
+            }
+            bsri_finish_tile(&f, bsri_at(t->c, e->compute, v * e->width + j), e->ld, rows, n, t->b);
+        }
+    }
+}
+static void bsri_weights_task(void *arg, int64_t task) {
+    const bsri_conv_weights *e = (const bsri_conv_weights *)arg;
+    const int64_t chunk = task % e->chunks, sub = task / e->chunks % e->subs, line = task / e->chunks / e->subs;
+    const int64_t inside = sub * e->sub_rows, rows = bsri_min(e->sub_rows, e->out->block_rows - inside);
+    const int64_t first = bsri_index(e->out->crow_indices, e->out->index_dtype, line) * e->cuts + chunk * e->per;
+    const int64_t last = bsri_index(e->out->crow_indices, e->out->index_dtype, line + 1) * e->cuts;
+    const int64_t pieces = bsri_min(e->per, last - first), row = line * e->out->block_rows + inside;
+    const int64_t all = bsri_min(row + rows, e->filters * e->taps.groups);
+    bsri_weights_tile t;
+    int64_t r, n;
+    if (pieces <= 0) return;
+    memset(t.c, 0, (size_t)(rows * e->ld) * bsr_dtype_size(e->compute));
+    for (r = row; r < all && e->alpha != 0.0; r += n) {
+        n = bsri_min(all - r, e->filters - r % e->filters);
+        bsri_weights_sum(e, &t, r, n, first, pieces, bsri_at(t.c, e->compute, (r - row) * e->ld));
+    }
+    bsri_weights_finish(e, &t, inside, rows, first, pieces);
+}
+static void bsri_weights_run(const bsri_call *c, bsri_conv_weights *e) {
+    const int64_t size = (int64_t)bsr_dtype_size(e->compute), br = e->out->block_rows, bc = e->out->block_cols;
+    const int64_t lines = bsri_block_rows(e->out);
+    double stored, pixels;
+    int64_t i, most = 0;
+    int a;
+    bsri_value_steps(e->out, e->ws);
+    if (e->beta != 0.0) bsri_value_steps(e->input, e->is);
+    e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size), e->inner = e->taps.all * e->channels;
+    e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->cuts = bsri_ceil_div(bc, e->ld), e->width = bsri_ceil_div(bc, e->cuts), e->per = e->ld / e->width;
+    e->subs = bsri_ceil_div(br, BSRI_TILE_ROWS), e->sub_rows = bsri_ceil_div(br, e->subs);
+    e->grid.images = e->grid.all = e->dy.images;
+    for (a = 0; a < 3; a++) e->grid.step[a] = 1, e->grid.count[a] = e->dy.size[a], e->grid.all *= e->dy.size[a];
+    for (i = 0; i < lines; i++)
+        most = bsri_max(most, bsri_index(e->out->crow_indices, e->out->index_dtype, i + 1) -
+                                  bsri_index(e->out->crow_indices, e->out->index_dtype, i));
+    if (!most) return;
+    e->chunks = bsri_ceil_div(most * e->cuts, e->per);
+    stored = (double)bsri_stored_count(e->out), pixels = (double)e->grid.all;
+    bsri_parallel(c, lines * e->subs * e->chunks,
+                  bsri_work_ns(stored * (double)(br * bc) * 8.0, stored * (double)(br * bc) * pixels * (double)size / 4.0,
+                               stored * pixels / 8.0), bsri_weights_task, e);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -10744,6 +11544,287 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
                               void *crow, void *row, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
     bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
     return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-calls: views of images and filters; checks, plan, public functions                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Packed sizes, innermost first in memory: which of them is what, is up to the caller. */
+BSR_API bsr_dense bsr_dense_image(const void *data, int dtype, int order, int dims, const int64_t *size, int64_t images,
+                                  int64_t channels) {
+    bsr_dense d = bsr_dense_strided(data, dtype, channels, 0, 1, channels);
+    int64_t step = channels;
+    int a;
+    if (dims < 1 || dims > 3 || order < BSR_CHANNELS_LAST || order > BSR_CHANNELS_FIRST) {
+        d.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return d;
+    }
+    if (order == BSR_CHANNELS_FIRST) step = 1;
+    d.cols = size[dims - 1], d.col_stride = step, step = bsri_step(0, step, d.cols);
+    for (a = dims - 2; a >= 0; a--) d = bsr_dense_batched(d, size[a], step), step = bsri_step(0, step, size[a]);
+    if (order == BSR_CHANNELS_FIRST) d.row_stride = step, step = bsri_step(0, step, channels);
+    return bsr_dense_batched(d, images, step);
+}
+BSR_API bsr_dense bsr_dense_filter(const void *data, int dtype, int order, const bsr_conv_shape *shape, int64_t filters,
+                                   int64_t channels) {
+    bsr_dense d = bsr_dense_strided(data, dtype, filters, channels, 0, 1);
+    int64_t step = order == BSR_CHANNELS_FIRST ? 1 : channels;
+    int a;
+    if (!shape || shape->dims < 1 || shape->dims > 3 || order < BSR_CHANNELS_LAST || order > BSR_CHANNELS_FIRST) {
+        d.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return d;
+    }
+    for (a = shape->dims - 1; a >= 0; a--) {
+        d = bsr_dense_batched(d, shape->kernel[a], step), step = bsri_step(0, step, shape->kernel[a]);
+    }
+    if (order == BSR_CHANNELS_FIRST) d.col_stride = step, step = bsri_step(0, step, channels);
+    d.row_stride = step;
+    return d;
+}
+
+/* Which field of a shape can't be what it is: its number, counted as they are declared; -1: all can. */
+static int bsri_conv_bad_field(const bsr_conv_shape *s, int64_t *value) {
+    const int64_t *fields[5];
+    int f, a;
+    fields[0] = s->kernel, fields[1] = s->stride, fields[2] = s->dilation, fields[3] = s->pad_before, fields[4] = s->pad_after;
+    *value = s->dims;
+    if (s->dims < 1 || s->dims > 3) return 0;
+    *value = s->reserved;
+    if (s->reserved) return 1;
+    *value = s->groups;
+    if (s->groups < 0) return 2;
+    for (f = 0; f < 5; f++)
+        for (a = 0; a < 3; a++) {
+            *value = fields[f][a];
+            if (a >= s->dims ? *value != 0 : *value < (f == 0)) return 3 + 3 * f + a;
+        }
+    return -1;
+}
+BSR_API int64_t bsr_conv_size(const bsr_conv_shape *shape, int axis, int64_t n) {
+    int64_t field, pads, reach;
+    if (!shape || n < 0 || bsri_conv_bad_field(shape, &field) >= 0 || axis < 0 || axis >= shape->dims) return -1;
+    if (!bsri_add(shape->pad_before[axis], shape->pad_after[axis], &pads) || !bsri_add(n, pads, &n)) return -1;
+    if (!bsri_mul(shape->dilation[axis] ? shape->dilation[axis] : 1, shape->kernel[axis] - 1, &reach)) return -1;
+    return n <= reach ? 0 : (n - reach - 1) / (shape->stride[axis] ? shape->stride[axis] : 1) + 1;
+}
+
+/* A convolution as all calls state it: what it takes (C channels), what it gives (O channels). */
+typedef struct bsri_conv_call {
+    const bsr_conv_shape *shape;
+    const bsr_matrix *w;
+    const bsr_dense *takes, *gives;
+    int id_w, id_takes, id_gives;
+} bsri_conv_call;
+static bsr_status bsri_check_conv_shape(const bsri_call *c, const bsr_conv_shape *s) {
+    int64_t value, taps;
+    int field;
+    if (!s) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SHAPE, -1, 0);
+    field = bsri_conv_bad_field(s, &value);
+    if (field >= 0) return bsri_fail(c, BSR_ITEM_CONV_FIELD, BSR_ARG_SHAPE, field, value);
+    taps = s->kernel[0];
+    for (field = 1; field < s->dims; field++)
+        if (!bsri_mul(taps, s->kernel[field], &taps)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SHAPE, -1, 0);
+    return BSR_OK;
+}
+/* Batch dimensions of a view of images: its axes but the last, and the images. */
+static bsr_status bsri_check_images(const bsri_call *c, const bsr_dense *d, int dims, int id) {
+    if (d->batch_dims == dims || d->batch_dims == dims - 1) return BSR_OK;
+    return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d->batch_dims, dims);
+}
+static bsr_status bsri_check_conv_sizes(const bsri_call *c, const bsri_conv_call *p) {
+    const bsri_taps taps = bsri_taps_of(p->shape);
+    const bsr_dense *x = p->takes, *y = p->gives;
+    bsri_image from, to;
+    int64_t inner;
+    int a;
+    BSRI_TRY(bsri_check_images(c, x, p->shape->dims, p->id_takes));
+    BSRI_TRY(bsri_check_images(c, y, p->shape->dims, p->id_gives));
+    from = bsri_image_of(x, p->shape->dims), to = bsri_image_of(y, p->shape->dims);
+    if (from.images != to.images) return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, p->id_gives, 0, to.images, from.images);
+    if (x->rows % taps.groups) return bsri_fail_wanted(c, BSR_ITEM_CONV_GROUPS, p->id_takes, -1, x->rows, taps.groups);
+    if (y->rows % taps.groups) return bsri_fail_wanted(c, BSR_ITEM_CONV_GROUPS, p->id_gives, -1, y->rows, taps.groups);
+    for (a = 0; a < p->shape->dims; a++) {
+        const int64_t n = from.size[3 - p->shape->dims + a], wanted = bsr_conv_size(p->shape, a, n);
+        if (wanted < 0) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SHAPE, -1, 0);
+        if (to.size[3 - p->shape->dims + a] != wanted)
+            return bsri_fail_wanted(c, BSR_ITEM_CONV_SIZE, p->id_gives, a, to.size[3 - p->shape->dims + a], wanted);
+    }
+    if (!bsri_mul(taps.all, x->rows / taps.groups, &inner)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SHAPE, -1, 0);
+    if (p->w->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, p->id_w, -1, p->w->batch_dims, 0);
+    if (p->w->rows != bsri_whole_blocks(y->rows, p->w->block_rows))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_w, -1, p->w->rows, bsri_whole_blocks(y->rows, p->w->block_rows));
+    if (p->w->cols != bsri_whole_blocks(inner, p->w->block_cols))
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_w, -1, p->w->cols, bsri_whole_blocks(inner, p->w->block_cols));
+    return BSR_OK;
+}
+/* Both are there, and are images, before their sizes are compared. */
+static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q) {
+    bsri_batch batch = bsri_batch_none();
+    bsri_call last;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, p->w, p->id_w, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, q->b, BSR_ARG_X, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense_sizes(c, q->out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS));
+    BSRI_TRY(bsri_check_conv_shape(c, p->shape));
+    BSRI_TRY(bsri_check_conv_sizes(c, p));
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->w->dtype, q->b->dtype, BSR_ARG_X, q->out->dtype, BSR_ARG_OUT));
+    BSRI_TRY(bsri_join(c, &batch, q->out->batch_dims, q->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_product_result(c, q, &set, &batch));
+    last = bsri_last_check(c);
+    return bsri_check_structure(&last, p->w, p->id_w, 0);
+}
+static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
+    memset(e, 0, sizeof *e);
+    e->w = p->w, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
+    e->turned = q->trans, e->compute = bsri_compute_dtype(c, p->w->dtype);
+    e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
+    e->x = bsri_image_of(q->b, p->shape->dims), e->y = bsri_image_of(q->out, p->shape->dims);
+    e->taps = bsri_taps_of(p->shape);
+    e->filters = p->gives->rows / e->taps.groups, e->channels = p->takes->rows / e->taps.groups;
+    e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
+}
+static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compute) {
+    bsr_plan p = bsri_plan_default(c);
+    p.tile_rows = (int32_t)bsri_tile_rows(block_rows), p.tile_cols = (int32_t)bsri_tile_cols(compute), p.flags = BSR_PLAN_PACKS_B;
+    return p;
+}
+static bsr_status bsri_check_conv_backend(const bsri_call *c) {
+    return bsri_on_cuda(c) ? bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c->op) : BSR_OK;
+}
+
+BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                            const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x, const bsr_epilogue *epilogue,
+                            const bsr_dense *out, const bsr_exec *exec) {
+    const int turned = trans == BSR_TRANS_A;
+    bsri_product_call q;
+    bsri_conv_call p;
+    bsri_conv e;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, w ? w->dtype : 0));
+    BSRI_TRY(bsri_check_conv_backend(&c));
+    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
+    q.alpha = alpha, q.beta = beta, q.a = w, q.b = x, q.input = input, q.out = out, q.epilogue = epilogue, q.trans = turned;
+    q.id_a = BSR_ARG_W, q.id_b = BSR_ARG_X, q.id_out = BSR_ARG_OUT;
+    p.shape = shape, p.w = w, p.takes = turned ? out : x, p.gives = turned ? x : out, p.id_w = BSR_ARG_W;
+    p.id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p.id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv(&c, &p, &q));
+    BSRI_TRY(bsri_resolve_scalars(&c, &q));
+    bsri_conv_prepare(&c, &p, &q, &e);
+    plan = bsri_conv_plan(&c, turned ? w->block_cols : w->block_rows, e.compute);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    e.isa = plan.kernel;
+    if (!stop) bsri_conv_run(&c, &e, shape->dims);
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_call *p, const bsri_sampled_call *q) {
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_dense(c, &set, p->gives, BSR_ARG_DY, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, p->takes, BSR_ARG_X, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix_sizes(c, p->w, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_dtype(c, p->w->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_conv_shape(c, p->shape));
+    BSRI_TRY(bsri_check_conv_sizes(c, p));
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->gives->dtype, p->takes->dtype, BSR_ARG_X, p->w->dtype, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_whole(c, p->w->dtype, q->alpha, q->beta));
+    if (q->input && q->input->batch_dims)
+        return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_INPUT, -1, q->input->batch_dims, 0);
+    BSRI_TRY(bsri_check_sampled_input(c, q, &set));
+    BSRI_TRY(bsri_check_matrix_same(c, &set, p->w, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    BSRI_TRY(bsri_check_structure(c, p->w, BSR_ARG_OUT, 0));
+    return q->input ? bsri_check_same_pattern(c, p->w, q->input, BSR_ARG_INPUT) : BSR_OK;
+}
+BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
+                                            const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
+                                            const bsr_matrix *out, const bsr_exec *exec) {
+    bsri_sampled_call q;
+    bsri_conv_call p;
+    bsri_conv_weights e;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0));
+    BSRI_TRY(bsri_check_conv_backend(&c));
+    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(&e, 0, sizeof e);
+    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
+    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv_weights(&c, &p, &q));
+    e.out = out, e.input = input, e.alpha = alpha, e.beta = beta, e.compute = bsri_compute_dtype(&c, x->dtype);
+    e.x = bsri_image_of(x, shape->dims), e.dy = bsri_image_of(dy, shape->dims), e.taps = bsri_taps_of(shape);
+    e.filters = dy->rows / e.taps.groups, e.channels = x->rows / e.taps.groups;
+    plan = bsri_conv_plan(&c, out->block_rows, e.compute);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    e.isa = plan.kernel;
+    if (!stop && out->nnz) bsri_weights_run(&c, &e);
+    return BSR_OK;
+}
+
+/* The columns of w in a filter as a view of its own: of one stride? Then the view needs no other memory. */
+static int bsri_filter_view(const bsr_dense *filter, int64_t cols, bsr_dense *flat) {
+    const bsr_dense f = bsri_dense_used(filter);
+    int64_t n = f.cols, step = f.col_stride;
+    int i;
+    *flat = bsr_dense_strided(f.data, f.dtype, f.rows, cols, f.row_stride, 1);
+    for (i = f.batch_dims - 1; i >= 0 && cols; i--) {
+        if (f.batch[i] == 1) continue;
+        if (n == 1) step = f.batch_stride[i];
+        else if (f.batch_stride[i] != n * step) return 0;
+        n *= f.batch[i];
+    }
+    flat->col_stride = step;
+    return 1;
+}
+static void bsri_filter_copy(const bsr_dense *filter, const bsr_dense *flat) {
+    const bsri_batch taps = bsri_batch_of(filter->batch_dims, filter->batch);
+    int64_t row, tap;
+    for (row = 0; row < filter->rows; row++)
+        for (tap = 0; tap < taps.count; tap++)
+            bsri_copy_row(bsri_at(flat->data, flat->dtype, row * flat->cols + tap * filter->cols), flat->dtype, 1,
+                          bsri_at(filter->data, filter->dtype, bsri_dense_offset(&taps, tap, filter) + row * filter->row_stride),
+                          filter->dtype, filter->col_stride, filter->cols);
+}
+BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
+                                  const bsr_exec *exec) {
+    bsri_batch taps = bsri_batch_none();
+    bsri_scratch scratch = {NULL, 0};
+    bsr_status status;
+    bsri_spans set;
+    bsri_build b;
+    bsri_call c;
+    bsr_dense flat;
+    bsr_exec rest;
+    int64_t cols, bytes;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, 0));
+    set.count = 0;
+    BSRI_TRY(bsri_check_dense(&c, &set, filter, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+    BSRI_TRY(bsri_join(&c, &taps, filter->batch_dims, filter->batch, BSR_ARG_SOURCE));
+    if (!bsri_mul(taps.count, filter->cols, &cols) || !bsri_mul(cols, filter->rows, &bytes) ||
+        !bsri_mul(bytes, (int64_t)bsr_dtype_size(filter->dtype), &bytes) || bytes > INT64_MAX - 64)
+        return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
+    if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
+    BSRI_TRY(bsri_check_conv_backend(&c));
+    BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
+    rest = *c.exec, bytes = (bytes + 63) / 64 * 64;
+    if (!rest.query) {
+        BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
+        if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
+        flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
+        bsri_filter_copy(filter, &flat);
+    }
+    status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
+    bsri_scratch_end(&c, &scratch);
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -19110,6 +20191,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_SOFTMAX: return BSRI_HAS_ROWS && same_or_f32;
         case BSR_OP_SOFTMAX_BACKWARD:
             return BSRI_HAS_ROWS && is_float && to_float && (dtype == BSR_F64) == (out_dtype == BSR_F64);
+        case BSR_OP_CONV:
+        case BSR_OP_CONV_WEIGHT_GRADIENT: return BSRI_HAS_CONV && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
