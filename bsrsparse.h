@@ -8008,30 +8008,47 @@ static void bsri_panel_pack(const bsri_panel *p, int isa, int compute, int64_t c
     }
 }
 
-/* --- rows of weights: sums += w x, lane by lane, for a line of sums after another --- */
-#define BSRI_DEFINE_LANES(S, ISA, NV)                                                                              \
-    BSRI_A_##ISA static void bsri_lanes_##S(void *sums, int64_t ld, const void *pw, const void *px, int64_t step,  \
-                                            int64_t lines, int64_t n) {                                            \
-        const BSRI_T_##S *w = (const BSRI_T_##S *)pw;                                                              \
-        const int64_t whole = n - n % BSRI_L_##S;                                                                  \
-        int64_t j, l;                                                                                              \
-        for (j = 0; j < whole; j += BSRI_L_##S) {                                                                  \
-            const BSRI_V_##S v = BSRI_LOAD_##S(w + j);                                                             \
-            BSRI_T_##S *c = (BSRI_T_##S *)sums + j;                                                                \
-            const BSRI_T_##S *x = (const BSRI_T_##S *)px + j;                                                      \
-            for (l = 0; l < lines; l++, c += ld, x += step)                                                        \
-                BSRI_STORE_##S(c, BSRI_FMA_##S(v, BSRI_LOAD_##S(x), BSRI_LOAD_##S(c)));                            \
-        }                                                                                                          \
-        for (l = 0; l < lines && whole < n; l++)                                                                   \
-            for (j = whole; j < n; j++)                                                                            \
-                ((BSRI_T_##S *)sums)[l * ld + j] += w[j] * ((const BSRI_T_##S *)px)[l * step + j];                 \
+/* --- rows of weights, lane by lane: each of `lines` rows of sums is (add: grows by) the sum of w x over a list of rows w, ld
+   numbers apart, and for each line as many rows x --- */
+#define BSRI_LANES_X(S, v) ((const BSRI_T_##S *)x[l * count + t] + j + (v) * BSRI_L_##S)
+#define BSRI_LANES_W(S, v) BSRI_LOAD_##S((const BSRI_T_##S *)w + t * ld + j + (v) * BSRI_L_##S)
+#define BSRI_LANES_C(S, v) (c + j + (v) * BSRI_L_##S)
+#define BSRI_LANES_FROM(S, v) BSRI_LOAD_##S(add ? BSRI_LANES_C(S, v) : (const BSRI_T_##S *)(const void *)bsri_zeros)
+#define BSRI_LANES_ADD(S, v, a) a = BSRI_FMA_##S(BSRI_LANES_W(S, v), BSRI_LOAD_##S(BSRI_LANES_X(S, v)), a)
+#define BSRI_DEFINE_LANES(S, ISA, NV)                                                                                     \
+    BSRI_A_##ISA static void bsri_lanes_##S(void *sums, int64_t ld, const void *w, const void *const *x, int64_t count,   \
+                                            int64_t lines, int64_t n, int add) {                                          \
+        int64_t l, j, t;                                                                                                  \
+        for (l = 0; l < lines; l++) {                                                                                     \
+            BSRI_T_##S *c = (BSRI_T_##S *)sums + l * ld, one;                                                             \
+            for (j = 0; j + 4 * BSRI_L_##S <= n; j += 4 * BSRI_L_##S) {                                                   \
+                BSRI_V_##S a0 = BSRI_LANES_FROM(S, 0), a1 = BSRI_LANES_FROM(S, 1);                                        \
+                BSRI_V_##S a2 = BSRI_LANES_FROM(S, 2), a3 = BSRI_LANES_FROM(S, 3);                                        \
+                for (t = 0; t < count; t++) {                                                                             \
+                    BSRI_LANES_ADD(S, 0, a0), BSRI_LANES_ADD(S, 1, a1);                                                   \
+                    BSRI_LANES_ADD(S, 2, a2), BSRI_LANES_ADD(S, 3, a3);                                                   \
+                }                                                                                                         \
+                BSRI_STORE_##S(BSRI_LANES_C(S, 0), a0), BSRI_STORE_##S(BSRI_LANES_C(S, 1), a1);                           \
+                BSRI_STORE_##S(BSRI_LANES_C(S, 2), a2), BSRI_STORE_##S(BSRI_LANES_C(S, 3), a3);                           \
+            }                                                                                                             \
+            for (; j + BSRI_L_##S <= n; j += BSRI_L_##S) {                                                                \
+                BSRI_V_##S a0 = BSRI_LANES_FROM(S, 0);                                                                    \
+                for (t = 0; t < count; t++) BSRI_LANES_ADD(S, 0, a0);                                                     \
+                BSRI_STORE_##S(BSRI_LANES_C(S, 0), a0);                                                                   \
+            }                                                                                                             \
+            for (; j < n; j++) {                                                                                          \
+                for (t = 0, one = add ? c[j] : 0; t < count; t++)                                                         \
+                    one += ((const BSRI_T_##S *)w)[t * ld + j] * *BSRI_LANES_X(S, 0);                                     \
+                c[j] = one;                                                                                               \
+            }                                                                                                             \
+        }                                                                                                                 \
     }
 BSRI_SETS(BSRI_DEFINE_LANES)
-static void bsri_lanes_add(int isa, int compute, void *sums, int64_t ld, const void *w, const void *x, int64_t step,
-                           int64_t lines, int64_t n) {
-    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
-    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
-    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_lanes_v, (sums, ld, w, x, step, lines, n));
+static void bsri_lanes_sum(int isa, int compute, void *sums, int64_t ld, const void *w, const void *const *x, int64_t count,
+                           int64_t lines, int64_t n, int add) {
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_lanes_v, (sums, ld, w, x, count, lines, n, add));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_lanes_v, (sums, ld, w, x, count, lines, n, add));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_lanes_v, (sums, ld, w, x, count, lines, n, add));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8047,8 +8064,7 @@ typedef struct bsri_conv {
     int isa, compute, type;
     int turned, any;  /* the data gradient; there is something to add up */
     int alone;        /* each channel is a group (depthwise) */
-    int merges;       /* lines of the result follow each other as pixels of a line do: so many at once, in pixels; 0: they don't */
-    int64_t line;
+    int64_t line;     /* pixels of the result that are stored as if they were one line; 0: a grid's lines */
     bsri_image x, y;  /* what is read, what is written */
     bsri_taps taps;
     int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
@@ -8056,6 +8072,7 @@ typedef struct bsri_conv {
     int64_t width, cuts, ahead;       /* columns of a piece of a block, pieces of a block, pieces gathered at once */
     int64_t group_rows, rows, parts;  /* of the result: channels of a group, of a tile; tiles of a group */
     int64_t phases[3], panel, panels; /* grids; pixels of a panel, panels of the largest grid */
+    int64_t each, chunks;             /* panels of a task, tasks that go through a grid */
     bsri_batch batch;                 /* of out */
 } bsri_conv;
 typedef struct bsri_conv_tile {
@@ -8064,6 +8081,8 @@ typedef struct bsri_conv_tile {
     int64_t group, first, count; /* first channel of the result, of all; how many */
     int64_t tap;                 /* that the panel sees; -1: none yet */
     int exists;                  /* is there such a tap on this grid? */
+    int64_t used, full;          /* depthwise: see bsri_conv_weigh */
+    int64_t mask[BSRI_CONV_DEPTH];
     unsigned char have[BSRI_CONV_DEPTH];
     int64_t slot[BSRI_CONV_DEPTH];
     bsri_work w; /* its c_tile is not used, its b_pack is what panels and results are transposed by */
@@ -8080,20 +8099,23 @@ static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_grid *g) {
         g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
     }
 }
-/* Has the panel look through a tap. In a data gradient a pixel is reached by a tap where what is left of its place is a multiple
-   of the stride, which is so for all pixels of a grid or for none. */
+/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place is
+   a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
+static int bsri_conv_offset(const bsri_conv *e, const bsri_grid *g, int64_t tap, int64_t offset[3]) {
+    int a, exists = 1;
+    for (a = 2; a >= 0; a--) {
+        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
+        tap /= e->taps.count[a];
+        offset[a] = e->turned ? back / e->taps.stride[a] : at;
+        if (e->turned && back % e->taps.stride[a]) exists = 0;
+    }
+    return exists;
+}
 static void bsri_conv_see(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
     static const int64_t ones[3] = {1, 1, 1};
-    int64_t offset[3], rest = tap;
-    int a;
+    int64_t offset[3];
     if (t->tap == tap) return;
-    t->tap = tap, t->exists = 1;
-    for (a = 2; a >= 0; a--) {
-        const int64_t at = rest % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = t->grid.first[a] - at;
-        rest /= e->taps.count[a];
-        offset[a] = e->turned ? back / e->taps.stride[a] : at;
-        if (e->turned && back % e->taps.stride[a]) t->exists = 0;
-    }
+    t->tap = tap, t->exists = bsri_conv_offset(e, &t->grid, tap, offset);
     if (t->exists) bsri_panel_see(&t->p, &e->x, offset, e->turned ? ones : e->taps.stride);
 }
 
@@ -8230,55 +8252,92 @@ static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
 }
 
 /* --- depthwise: a channel sees itself alone --- */
-/* t->b: a row of weights for each tap; t->slot, as bits: which channels have it. */
+/* Weights of the tile's channels in a row of t->b for each tap that any of them has: t->slot says which tap that is, t->mask which
+   channels. Of `used` such, `full` that all channels have come first. */
 static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
-    const int64_t br = e->w->block_rows, bc = e->w->block_cols;
+    const int64_t br = e->w->block_rows, bc = e->w->block_cols, all = t->count == 64 ? -1 : (INT64_C(1) << t->count) - 1;
     const int dt = e->w->index_dtype, dtype = e->w->dtype;
-    int64_t i, p, k;
-    memset(t->slot, 0, sizeof t->slot);
-    memset(t->b, 0, (size_t)(e->taps.all * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
-    for (i = 0; i < t->count; i++) {
-        const int64_t row = (t->first + i) / br, inside = (t->first + i) % br;
-        for (p = bsri_index(e->w->crow_indices, dt, row); p < bsri_index(e->w->crow_indices, dt, row + 1); p++) {
-            const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc;
-            for (k = 0; k < bc && col + k < e->inner; k++) {
-                const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2];
-                void *w = bsri_at(t->b, e->compute, (col + k) * BSRI_TILE_ROWS + i);
-                if (e->compute == BSR_F64) *(double *)w += bsri_load_f64(e->w->values, dtype, at);
-                else if (e->compute == BSR_F32) *(float *)w += (float)bsri_load_f64(e->w->values, dtype, at);
-                else *(int32_t *)w += bsri_load_i32(e->w->values, dtype, at);
-                t->slot[col + k] = (int64_t)((uint64_t)t->slot[col + k] | (uint64_t)1 << i);
+    int64_t has[BSRI_CONV_DEPTH], row_of[BSRI_CONV_DEPTH], offset[3], i, p, k;
+    int step;
+    memset(has, 0, sizeof has);
+    for (step = 0; step < 2; step++) { /* which are there; their numbers */
+        for (i = 0; i < t->count; i++) {
+            const int64_t row = (t->first + i) / br, inside = (t->first + i) % br;
+            for (p = bsri_index(e->w->crow_indices, dt, row); p < bsri_index(e->w->crow_indices, dt, row + 1); p++) {
+                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc;
+                for (k = 0; k < bc && col + k < e->inner; k++) {
+                    const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2];
+                    void *w = bsri_at(t->b, e->compute, (step ? row_of[col + k] : 0) * BSRI_TILE_ROWS + i);
+                    if (step && !has[col + k]) continue;
+                    if (!step) has[col + k] = (int64_t)((uint64_t)has[col + k] | (uint64_t)1 << i);
+                    else if (e->compute == BSR_F64) *(double *)w += bsri_load_f64(e->w->values, dtype, at);
+                    else if (e->compute == BSR_F32) *(float *)w += (float)bsri_load_f64(e->w->values, dtype, at);
+                    else *(int32_t *)w += bsri_load_i32(e->w->values, dtype, at);
+                }
             }
         }
+        if (step) break;
+        for (k = 0; k < e->taps.all; k++)
+            if (!bsri_conv_offset(e, &t->grid, k, offset)) has[k] = 0;
+        for (t->used = 0, k = 0; k < e->taps.all; k++)
+            if (has[k] == all) row_of[k] = t->used, t->mask[t->used] = all, t->slot[t->used++] = k;
+        for (k = 0; k < e->taps.all; k++) {
+            if (!k) t->full = t->used;
+            if (has[k] && has[k] != all) row_of[k] = t->used, t->mask[t->used] = has[k], t->slot[t->used++] = k;
+        }
+        memset(t->b, 0, (size_t)(t->used * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
     }
 }
 static double bsri_conv_weight(const bsri_conv *e, const bsri_conv_tile *t, int64_t tap, int64_t i) {
     return bsri_load_f64(t->b, e->compute, tap * BSRI_TILE_ROWS + i);
 }
-/* Channels beside each other: a line of sums for each pixel. A tap that only some of them have goes to those alone. */
-static void bsri_conv_alone_last(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
+/* Channels beside each other: a line of sums for each pixel. Taps that all channels have come first, and next to each other in
+   t->b; what lies beside the image is a row of zeros. */
+#define BSRI_CONV_SEEN 1024
+static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
     const int direct = e->x.dtype == e->compute;
-    const int64_t n = t->count, ld = BSRI_TILE_ROWS, all = n == 64 ? -1 : (int64_t)(((uint64_t)1 << n) - 1);
-    int64_t i, j, step = direct ? t->p.step : ld;
+    const int64_t ld = BSRI_TILE_ROWS, some = direct ? BSRI_CONV_SEEN / bsri_max(1, t->full) : t->p.cols;
+    const void *seen[BSRI_CONV_SEEN];
+    int64_t at, tap, n, j;
     int r;
-    for (r = 0; r < t->p.runs; r++) {
-        const bsri_run *run = &t->p.run[r];
-        const void *x = bsri_at(e->x.data, e->x.dtype, run->at + t->first * e->x.channel);
-        char *sums = bsri_at(t->c, e->compute, run->col * ld);
-        if (run->at < 0) continue;
-        if (!direct) {
-            bsri_tile_load(e->isa, e->compute, t->w.b_pack, ld, x, e->x.dtype, run->n, n, t->p.step, 1);
-            x = t->w.b_pack;
+    memset(t->w.b_pack, 0, (size_t)ld * 8);
+    for (at = 0; at < t->p.cols && direct; at += n) {
+        n = bsri_min(some, t->p.cols - at);
+        for (tap = 0; tap < t->full; tap++) {
+            bsri_conv_see(e, t, t->slot[tap]);
+            for (r = 0; r < t->p.runs; r++) {
+                const bsri_run *run = &t->p.run[r];
+                for (j = bsri_max(at, run->col); j < bsri_min(at + n, run->col + run->n); j++)
+                    seen[(j - at) * t->full + tap] =
+                        run->at < 0 ? (const void *)t->w.b_pack
+                                    : bsri_at(e->x.data, e->x.dtype, run->at + (j - run->col) * t->p.step + t->first);
+            }
         }
-        if (t->slot[tap] == all) {
-            bsri_lanes_add(e->isa, e->compute, sums, ld, bsri_at(t->b, e->compute, tap * ld), x, step, run->n, n);
-            continue;
-        }
-        for (i = 0; i < n; i++)
-            for (j = 0; j < run->n && (uint64_t)t->slot[tap] >> i & 1; j++)
-                bsri_lanes_add(e->isa, e->compute, bsri_at(sums, e->compute, j * ld + i), ld,
-                               bsri_at(t->b, e->compute, tap * ld + i), bsri_at(x, e->compute, j * step + i), step, 1, 1);
+        bsri_lanes_sum(e->isa, e->compute, bsri_at(t->c, e->compute, at * ld), ld, t->b, seen, t->full, n, t->count, 0);
     }
+    for (tap = 0; tap < t->full && !direct; tap++) {
+        bsri_conv_see(e, t, t->slot[tap]);
+        bsri_panel_rows(&t->p, e->isa, e->compute, t->first, t->count, t->w.b_pack, ld);
+        for (j = 0; j < t->p.cols; j++) seen[j] = bsri_at(t->w.b_pack, e->compute, j * ld);
+        bsri_lanes_sum(e->isa, e->compute, t->c, ld, bsri_at(t->b, e->compute, tap * ld), seen, 1, t->p.cols, t->count, 1);
+    }
+}
+/* A tap that only some channels have goes to those alone. */
+static void bsri_conv_alone_some(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
+    const int64_t ld = BSRI_TILE_ROWS;
+    int64_t i, j;
+    bsri_panel_rows(&t->p, e->isa, e->compute, t->first, t->count, t->w.b_pack, ld);
+    for (j = 0; j < t->p.cols; j++)
+        for (i = 0; i < t->count; i++) {
+            const int64_t at = j * ld + i;
+            if (!((uint64_t)t->mask[tap] >> i & 1)) continue;
+            if (e->compute == BSR_F64) ((double *)t->c)[at] += ((double *)t->b)[tap * ld + i] * ((double *)t->w.b_pack)[at];
+            else if (e->compute == BSR_F32)
+                ((float *)(void *)t->c)[at] += ((float *)(void *)t->b)[tap * ld + i] * ((float *)(void *)t->w.b_pack)[at];
+            else
+                ((uint32_t *)(void *)t->c)[at] +=
+                    ((uint32_t *)(void *)t->b)[tap * ld + i] * ((uint32_t *)(void *)t->w.b_pack)[at];
+        }
 }
 /* Channels apart: a line of sums for each of them. */
 static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
@@ -8290,7 +8349,7 @@ static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t
         if (run->at < 0) continue;
         for (i = 0; i < t->count; i++) {
             const void *x = bsri_at(e->x.data, e->x.dtype, run->at + (t->first + i) * e->x.channel);
-            if (!((uint64_t)t->slot[tap] >> i & 1)) continue;
+            if (!((uint64_t)t->mask[tap] >> i & 1)) continue;
             if (!direct) {
                 bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->x.dtype, t->p.step, run->n);
                 x = t->w.b_pack;
@@ -8301,13 +8360,12 @@ static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t
     }
 }
 static void bsri_conv_alone(const bsri_conv *e, bsri_conv_tile *t) {
+    const int last = e->x.channel == 1;
     int64_t tap;
-    bsri_conv_weigh(e, t);
-    for (tap = 0; tap < e->taps.all; tap++) {
-        if (!t->slot[tap]) continue;
-        bsri_conv_see(e, t, tap);
-        if (!t->exists) continue;
-        if (e->x.channel == 1) bsri_conv_alone_last(e, t, tap);
+    if (last && t->full) bsri_conv_alone_full(e, t);
+    for (tap = last ? t->full : 0; tap < t->used; tap++) {
+        bsri_conv_see(e, t, t->slot[tap]);
+        if (last) bsri_conv_alone_some(e, t, tap);
         else bsri_conv_alone_first(e, t, tap);
     }
 }
@@ -8352,31 +8410,35 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
 }
 
 /* --- running --- */
-/* The tiles of one panel come one after another. 0: the grid has no such panel. */
-static int bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
+/* The tiles of one panel come one after another. */
+static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
     const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, tile = task % tiles;
-    const int64_t panel = task / tiles % e->panels, at = panel * e->panel;
-    bsri_conv_grid(e, task / tiles / e->panels, &t->grid);
-    if (at >= t->grid.all) return 0;
-    bsri_panel_begin(&t->p, &t->grid, at, bsri_min(e->panel, t->grid.all - at));
+    bsri_conv_grid(e, task / tiles / e->chunks, &t->grid);
     t->group = e->alone ? 0 : tile / e->parts, t->first = tile % e->parts * e->rows;
     t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
-    t->first += t->group * e->group_rows, t->tap = -1, t->exists = 0;
+    t->first += t->group * e->group_rows;
     t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
     t->w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(e->compute), t->w.walk.kc = 0;
     bsri_side_set(&t->w.a, e->compute, e->w->dtype, e->ws[1], e->ws[2]);
-    return 1;
 }
 static void bsri_conv_task(void *arg, int64_t task) {
     const bsri_conv *e = (const bsri_conv *)arg;
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
     const int last = e->alone && e->x.channel == 1;
     bsri_conv_tile t;
-    if (!bsri_conv_begin(e, task, &t)) return;
-    memset(t.c, 0, (size_t)((last ? BSRI_TILE_ROWS : e->panel) * (last ? t.p.cols : t.count)) * bsr_dtype_size(e->compute));
-    if (e->any && e->alone) bsri_conv_alone(e, &t);
-    else if (e->any && e->turned) bsri_conv_backward(e, &t);
-    else if (e->any) bsri_conv_forward(e, &t);
-    bsri_conv_finish(e, &t, last);
+    int64_t at, end;
+    bsri_conv_begin(e, task, &t);
+    end = bsri_min(t.grid.all, first + e->each * e->panel);
+    if (e->any && e->alone && first < end) bsri_conv_weigh(e, &t);
+    for (at = first; at < end; at += e->panel) {
+        bsri_panel_begin(&t.p, &t.grid, at, bsri_min(e->panel, end - at));
+        t.tap = -1, t.exists = 0;
+        memset(t.c, 0, (size_t)((last ? BSRI_TILE_ROWS : e->panel) * (last ? t.p.cols : t.count)) * bsr_dtype_size(e->compute));
+        if (e->any && e->alone) bsri_conv_alone(e, &t);
+        else if (e->any && e->turned) bsri_conv_backward(e, &t);
+        else if (e->any) bsri_conv_forward(e, &t);
+        bsri_conv_finish(e, &t, last);
+    }
 }
 /* From one pixel to the next of an operand that repeats over out: along the last axis, along another, between images (-1). */
 static int64_t bsri_conv_stride(const bsr_dense *d, int dims, int axis) {
@@ -8435,7 +8497,9 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
         e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
     e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
     tiles = e->alone ? e->parts : e->parts * e->taps.groups;
-    bsri_parallel(c, phases * e->panels * tiles, bsri_conv_ns(e), bsri_conv_task, e);
+    e->each = e->alone ? bsri_max(1, bsri_min(16, phases * e->panels * tiles / (8 * bsri_threads(c)))) : 1;
+    e->chunks = bsri_ceil_div(e->panels, e->each);
+    bsri_parallel(c, phases * e->chunks * tiles, bsri_conv_ns(e), bsri_conv_task, e);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

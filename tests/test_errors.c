@@ -26,6 +26,8 @@
     X(ATTENTION, attention, "")               \
     X(MAP, map, "")                           \
     X(REDUCE, reduce, "")                     \
+    X(CONV, conv, "")                         \
+    X(CONV_WEIGHTS, conv_weight_gradient, "") \
     X(VALIDATE, validate, "")                 \
     X(TO_DENSE, to_dense, "")                 \
     X(FROM_DENSE, from_dense, "")             \
@@ -34,6 +36,7 @@
     X(FROM_MASK, from_block_mask, "")         \
     X(RANDOM, random_pattern, "")             \
     X(PRUNE, prune, "")                       \
+    X(CONV_PRUNE, conv_prune, "")             \
     X(REBLOCK, reblock, "")                   \
     X(TO_CSR, to_csr, "")                     \
     X(TO_COO, to_coo, "")                     \
@@ -62,6 +65,7 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_attention_options attention;
     bsr_map_options maps;
     const bsr_dense *map_dense;
+    bsr_conv_shape shape;
     int kind, over;
     bsr_layout layout;
     double alpha, beta, scale, sparsity;
@@ -129,6 +133,10 @@ static fixture fixture_new(int call) {
     if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP)
         f.t = sparse_out(&f, &f.a);
     if (call == REDUCE) f.out = dense_out(&f, 6, 1);
+    f.shape.dims = 1, f.shape.kernel[0] = 3; /* 4 channels of 7 pixels to 6 of 5 */
+    if (call == CONV) f.b = dense_in(4, 7), f.c = dense_out(&f, 6, 5);
+    if (call == CONV_WEIGHTS) f.x = dense_in(6, 5), f.y = dense_in(4, 7), f.t = sparse_out(&f, &f.a);
+    if (call == CONV_PRUNE) f.source = t_random(BSR_F32, 6, 4, ROW, t_batch(1, 3, 0, 0, 0), 0, FILL_SIGNED);
     f.maps.combine = BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
     if (call == ATTENTION) {
         f.x = dense_in(6, 7), f.y = dense_in(12, 7);
@@ -204,6 +212,11 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
             return bsr_map(f->ctx, &f->maps, f->alpha, f->pa, f->beta, y, f->pt, e);
         }
         case REDUCE: return bsr_reduce(f->ctx, f->kind, f->over, f->pa, f->pout, e);
+        case CONV:
+            return bsr_conv(f->ctx, f->beta, f->pinput, f->alpha, f->trans, &f->shape, f->pa, f->pb, &f->epilogue, f->pc, e);
+        case CONV_WEIGHTS:
+            return bsr_conv_weight_gradient(f->ctx, f->beta, f->pp, f->alpha, &f->shape, f->px, f->py, f->pt, e);
+        case CONV_PRUNE: return bsr_conv_prune(f->ctx, &f->source, f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case VALIDATE: return bsr_validate(f->ctx, f->pa, e);
         case TO_DENSE: return bsr_to_dense(f->ctx, f->pa, f->pout, e);
         case FROM_DENSE: return bsr_from_dense(f->ctx, &f->source, f->pm ? &f->m : NULL, e);
@@ -303,7 +316,7 @@ static void expect(fixture *f, int call, int line, int item, int operand, int64_
 TEST(all_operations_are_called) {
     static const char *const names[] = {
 #define X(name, ...) #name,
-        T_OPERATIONS(X)
+        T_ALL_OPERATIONS(X)
 #undef X
     };
     size_t i;
@@ -364,7 +377,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SUM_MM),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CONV_WEIGHT_GRADIENT),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
@@ -978,7 +991,7 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
 TEST(structure_mutators) {
     static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
                                 SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
-                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE};
+                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE,   CONV};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -1069,21 +1082,21 @@ static void add_matrix(field *list, int *n, bsr_matrix *m, int alone) { /* alone
 }
 static int collect(fixture *f, field *list, int call) {
     int n = 0;
-    if (call != SCATTER && call != SDD && call != SAMPLED && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
+    if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
-    if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP) add_matrix(list, &n, &f->s, 0);
+    if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP || call == CONV_WEIGHTS) add_matrix(list, &n, &f->s, 0);
     add_matrix(list, &n, &f->t, 0), add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM);
-    if (call <= BACKWARD) add_dense(list, &n, &f->b), add_dense(list, &n, &f->c);
+    if (call <= BACKWARD || call == CONV) add_dense(list, &n, &f->b), add_dense(list, &n, &f->c);
     if (call == ADDMM)
         add_dense(list, &n, &f->input), add_dense(list, &n, &f->left), add_dense(list, &n, &f->right),
             add_dense(list, &n, &f->bias);
     if (call == SCATTER) add_dense(list, &n, &f->blocks);
-    if (call == SDD || call == SAMPLED || call == ATTENTION) add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
+    if (call == SDD || call == SAMPLED || call == ATTENTION || call == CONV_WEIGHTS) add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
     if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
     if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
     if (call == TO_DENSE || call == REDUCE) add_dense(list, &n, &f->out);
     if (call == BACKWARD) add_dense(list, &n, &f->db);
-    if (call == FROM_DENSE || call == PRUNE) add_dense(list, &n, &f->source);
+    if (call == FROM_DENSE || call == PRUNE || call == CONV_PRUNE) add_dense(list, &n, &f->source);
     if (call == FROM_CSR || call == FROM_COO)
         list[n].wide = &f->rows, list[n++].is_stride = 0, list[n].wide = &f->cols, list[n++].is_stride = 0,
         list[n].wide = &f->nnz, list[n++].is_stride = 2;
@@ -1599,7 +1612,7 @@ TEST(supports_is_true) {
     static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
                               BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
                               BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE,
-                              BSR_OP_SUM_MM};
+                              BSR_OP_SUM_MM,      BSR_OP_CONV,          BSR_OP_CONV_WEIGHT_GRADIENT};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1622,6 +1635,17 @@ TEST(supports_is_true) {
                     case BSR_OP_SUM_MM: {
                         bsr_term term = BSR_ZERO;
                         term.a = &a, term.b = &b, term.alpha = 1, status = bsr_sum_mm(ctx, 0, NULL, &term, 1, NULL, &c, &e);
+                        break;
+                    }
+                    case BSR_OP_CONV:
+                    case BSR_OP_CONV_WEIGHT_GRADIENT: {
+                        bsr_dense image = t_random(in, 3, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
+                        bsr_dense dy = t_random(in, 4, 5, ROW, NO_BATCH, 0, FILL_POSITIVE);
+                        bsr_conv_shape shape = BSR_ZERO;
+                        shape.dims = 1, shape.kernel[0] = 2;
+                        status = ops[k] == BSR_OP_CONV
+                                     ? bsr_conv(ctx, 0, NULL, 1, 0, &shape, &a, &image, NULL, &c, &e)
+                                     : bsr_conv_weight_gradient(ctx, 0, NULL, 1, &shape, &dy, &image, &t, &e);
                         break;
                     }
                     case BSR_OP_DENSE_ADDMM: status = bsr_dense_mm(ctx, 0, &a, &b, &c, &e); break;

@@ -7,8 +7,10 @@
 #include "../bsrsparse.h"
 #include "operations.h"
 #include "ref_maps.h"
+#include "ref_conv.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
+#define T_RANDOM_OPERATIONS T_ALL_OPERATIONS
 #define T_WAYS 3
 #define T_WAY(i) t_context((i) + 1) /* a context for the i-th way to run a call, or null; 0 is the usual one */
 #define T_ON_CPU(name) bsr_##name   /* the CPU's, whatever bsr_name stands for */
@@ -348,6 +350,87 @@ static void random_reduce(int turn) {
     if (bt_below(2)) t_attach_transposed(&x);
     out = ref_reduce_out(over, &x, to[bt_below(4)], some_layout());
     if (RUN_OK(bsr_reduce(t_any_context(), kind, over, &x, &out, &e))) REF_CHECK_REDUCE(kind, over, &x, &out, e.flags);
+}
+/* Convolutions of any shape, in any direction. */
+TF bsr_dense some_images(int type, int dims, const int64_t *size, int64_t n, int64_t channels, int output) {
+    t_shape batch = NO_BATCH;
+    bsr_dense d;
+    int a;
+    for (batch.dims = dims, batch.n[0] = n, a = 0; a + 1 < dims; a++) batch.n[1 + a] = size[a];
+    d = t_dense(type, channels, size[dims - 1], bt_below(2) ? (int)COL : some_layout(), batch, 0);
+    if (output) bt_mark_output(d.data);
+    else t_fill(&d, FILL_SIGNED);
+    return d;
+}
+TF void some_shape(bsr_conv_shape *s, int64_t in[3], int64_t out[3]) {
+    int a;
+    memset(s, 0, sizeof *s), s->dims = (int32_t)bt_range(1, 3), s->groups = bt_range(0, 3);
+    for (a = 0; a < s->dims; a++) {
+        in[a] = bt_range(1, a + 1 < s->dims ? 5 : s->dims == 1 ? 90 : 20), s->kernel[a] = bt_range(1, 4);
+        s->stride[a] = bt_range(0, 3), s->dilation[a] = bt_range(0, 2);
+        s->pad_before[a] = bt_range(0, 3), s->pad_after[a] = bt_range(0, 3);
+    }
+    for (a = 0; a < s->dims; a++) out[a] = bsr_conv_size(s, a, in[a]);
+}
+TF t_spec some_filters(const bsr_conv_shape *s, int type, int64_t *channels, int64_t *filters) {
+    const int64_t groups = s->groups ? s->groups : 1;
+    int64_t taps = 1;
+    t_spec m;
+    int a;
+    for (a = 0; a < s->dims; a++) taps *= s->kernel[a];
+    *channels = bt_below(4) ? bt_range(1, 12) : bt_range(1, 40), *filters = bt_below(4) ? bt_range(1, 12) : bt_range(1, 40);
+    memset(&m, 0, sizeof m), m.dtype = type, m.kind = FILL_SIGNED, m.layout = some_blocks();
+    m.block_rows = bt_range(1, *filters * groups), m.block_cols = bt_below(2) ? *channels : bt_range(1, taps * *channels);
+    m.r = (*filters * groups + m.block_rows - 1) / m.block_rows, m.c = (taps * *channels + m.block_cols - 1) / m.block_cols;
+    m.nnz = m.r * m.c * bt_range(0, 100) / 100, m.unsorted = bt_below(4) == 0, *channels *= groups, *filters *= groups;
+    return m;
+}
+TF void random_conv(int turn) {
+    const int type = a_type(turn), out_type = type == BSR_I8 ? (int)BSR_I32 : bt_below(2) && type != BSR_F64 ? (int)BSR_F32 : type;
+    const uint32_t op = bt_below(2) ? BSR_TRANS_A : 0;
+    int64_t channels, filters, in[3], out[3], n = bt_range(1, 2);
+    bsr_epilogue f = BSR_ZERO;
+    bsr_conv_shape shape;
+    bsr_dense x, y, bias;
+    bsr_matrix w;
+    ref_result want;
+    t_spec s;
+    some_shape(&shape, in, out), s = some_filters(&shape, type, &channels, &filters), describe(&s, op ? ", data gradient" : "");
+    w = t_matrix(&s), x = some_images(type, shape.dims, op ? out : in, n, op ? filters : channels, 0);
+    y = some_images(out_type, shape.dims, op ? in : out, n, op ? channels : filters, 1);
+    bias = t_random(out_type, y.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED), f.bias = bt_below(2) ? &bias : NULL;
+    want = ref_conv(0, NULL, 1, op, &shape, &w, &x, &f, &y, 0);
+    EACH_WAY(y.data, bsr_conv(ctx, 0, NULL, 1, op, &shape, &w, &x, &f, &y, e), REF_COMPARE(&y, &want, REF_ANY));
+}
+TF void random_conv_weight_gradient(int turn) {
+    const int type = a_type(turn), out_type = type == BSR_I8 ? (int)BSR_I32 : type;
+    int64_t channels, filters, in[3], out[3], n = bt_range(1, 2);
+    bsr_conv_shape shape;
+    bsr_matrix w, dw;
+    bsr_dense x, dy;
+    ref_result want;
+    t_spec s;
+    some_shape(&shape, in, out), s = some_filters(&shape, type, &channels, &filters), describe(&s, "");
+    w = t_matrix(&s), dw = t_matrix_output(&w, out_type, some_blocks());
+    x = some_images(type, shape.dims, in, n, channels, 0), dy = some_images(type, shape.dims, out, n, filters, 0);
+    want = ref_conv_weights(0, NULL, 1, &shape, &dy, &x, &dw, 0);
+    EACH_WAY(dw.values, bsr_conv_weight_gradient(ctx, 0, NULL, 1, &shape, &dy, &x, &dw, e),
+             REF_COMPARE_MATRIX(&dw, &want, REF_ANY));
+}
+TF void random_conv_prune(int turn) { /* with one tap it is bsr_prune */
+    const int type = a_type(turn), norm = (int)bt_below(3);
+    const bsr_dense filter = t_random(type, bt_range(0, 40), bt_range(0, 40), some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    const double sparsity = bt_uniform();
+    bsr_exec e = t_exec(0);
+    bsr_matrix m[2];
+    t_spec s = some_spec(type, FILL_SIGNED, 40);
+    s.batch = NO_BATCH, s.ragged = 0, s.r = (filter.rows + s.block_rows - 1) / s.block_rows;
+    s.c = (filter.cols + s.block_cols - 1) / s.block_cols, m[0] = t_target(&s), m[1] = t_target(&s);
+    if (!RUN_OK(bsr_conv_prune(t_any_context(), &filter, sparsity, norm, &m[0], &e))) return;
+    if (!RUN_OK(bsr_prune(t_any_context(), bsr_operand_dense(&filter), sparsity, norm, &m[1], &e))) return;
+    CHECK_INT(m[0].nnz, m[1].nnz);
+    same_bytes("crow", m[0].crow_indices, m[1].crow_indices), same_bytes("col", m[0].col_indices, m[1].col_indices);
+    same_bytes("values", m[0].values, m[1].values);
 }
 /* Heads that share keys and values, masks of fewer items, every option, or none (plain: what the fastest kernels take). */
 static void attention(int turn, int plain) {
@@ -806,7 +889,7 @@ typedef struct kind {
 TEST(random_operations) {
     static const kind kinds[] = {
 #define X(name, ...) {#name, random_##name, 0},
-        T_OPERATIONS(X)
+        T_RANDOM_OPERATIONS(X)
 #undef X
     };
     int turn, k;

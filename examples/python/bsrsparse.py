@@ -91,6 +91,8 @@ Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (p
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))
 MapOptions = struct("bsr_map_options", (i32, "function combine"), (u32, "flags"), (i32, "reserved"), (f64, "low high dropout_p"),
                     (u64, "dropout_seed"), (ptr, "user_data"))
+ConvShape = struct("bsr_conv_shape", (i32, "dims reserved"), (i64, "groups"),
+                   (i64 * 3, "kernel stride dilation pad_before pad_after"))
 Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse"))
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
@@ -130,7 +132,7 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
+                                   Term, ConvShape, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
                                    ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
                                    TuneProgress, TuneDesc, TuneResult)}
 
@@ -148,6 +150,10 @@ operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_strin
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
 int sum_mm(ptr, f64, dense*, term*, i64, epilogue*, dense*, exec*)
+dense dense_image(ptr, int, int, int, ptr, i64, i64) | dense dense_filter(ptr, int, int, conv_shape*, i64, i64)
+i64 conv_size(conv_shape*, int, i64) | int conv_prune(ptr, dense*, f64, int, matrix*, exec*)
+int conv(ptr, f64, dense*, f64, u32, conv_shape*, matrix*, dense*, epilogue*, dense*, exec*)
+int conv_weight_gradient(ptr, f64, matrix*, f64, conv_shape*, dense*, dense*, matrix*, exec*)
 int map(ptr, map_options*, f64, matrix*, f64, operand, matrix*, exec*) | int reduce(ptr, int, int, matrix*, dense*, exec*)
 int scatter_mm(ptr, dense*, dense*, scatter_indices*, dense*, exec*)
 int build_scatter_indices(ptr, matrix*, i64, scatter_indices*, exec*)

@@ -30,7 +30,7 @@ static int works(const char *what, bsr_status status, int supported, int op, int
     return status == BSR_OK;
 }
 
-static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype), maps(int dtype);
+static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype), maps(int dtype), conv(int dtype);
 static int32_t crow[] = {0, 1}, col[] = {0};
 
 static bsr_matrix matrix(int dtype, int at) { return bsr_matrix_make(2, 2, 2, 2, 1, crow, col, BSR_I32, space[at], dtype); }
@@ -70,6 +70,19 @@ static int maps(int dtype) {
     if (a != b) wrong = 1;
     return a;
 }
+static int conv(int dtype) {
+    bsr_matrix w = matrix(dtype, 0), dw = matrix(dtype, 3);
+    bsr_dense x = dense(dtype, 1), y = dense(dtype, 2);
+    bsr_conv_shape shape = BSR_ZERO;
+    int a, b;
+    shape.dims = 1, shape.kernel[0] = 1;
+    a = works("conv", bsr_conv(ctx, 0, NULL, 1, 0, &shape, &w, &x, NULL, &y, &run),
+              bsr_supports(ctx, BSR_OP_CONV, dtype, dtype, 2, 2), BSR_OP_CONV, dtype);
+    b = works("conv_weight_gradient", bsr_conv_weight_gradient(ctx, 0, NULL, 1, &shape, &y, &x, &dw, &run),
+              bsr_supports(ctx, BSR_OP_CONV_WEIGHT_GRADIENT, dtype, dtype, 2, 2), BSR_OP_CONV_WEIGHT_GRADIENT, dtype);
+    if (a != b) wrong = 1;
+    return a;
+}
 static int layouts(void) {
     bsr_layout l = bsr_layout_default(BSR_LAYOUT_DENSE, 1, 2);
     uint8_t mask[4];
@@ -94,7 +107,7 @@ int main(int argc, char **argv) {
     run.error = &error, desc.backend = BSR_BACKEND_CPU;
     if (bsr_create(&desc, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
     for (i = 0; i < 5; i++) {
-        good[i] = product(dtypes[i]) + sampled(dtypes[i]) + maps(dtypes[i]);
+        good[i] = product(dtypes[i]) + sampled(dtypes[i]) + maps(dtypes[i]) + conv(dtypes[i]);
         if (dtypes[i] != BSR_I8) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
         if (good[i] && !type) type = dtypes[i];
     }
@@ -104,6 +117,7 @@ int main(int argc, char **argv) {
     if (type != BSR_I8 && rows(type)) strcat(have, " rows");
     if (type != BSR_I8 && attention(type)) strcat(have, " attention");
     if (maps(type)) strcat(have, " maps");
+    if (conv(type)) strcat(have, " conv");
     if (layouts()) strcat(have, " layouts");
     if (parse()) strcat(have, " parse");
     for (i = 0; i < 5; i++)
