@@ -264,7 +264,8 @@
 
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
-     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
+     convolutions and their gradients (>>conv), on the CPU.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -1172,8 +1173,8 @@ typedef enum bsr_image_order {
     BSR_IMAGE_ORDER_FORCE_32 = 0x7fffffff
 } bsr_image_order;
 
-/* What a convolution is, besides the sizes of its images, which their views have. Axes outermost first: [0] is a signal's only one,
-   an image's height, a volume's depth. Entries behind the last axis must be 0. */
+/* What a convolution is, besides the sizes of its images, which their views have. Axes outermost first: [0] is a signal's only
+   one, an image's height, a volume's depth. Entries behind the last axis must be 0. */
 typedef struct bsr_conv_shape {
     int32_t dims, reserved;                  /* axes: 1, 2 or 3 */
     int64_t groups;                          /* 0: 1 */
@@ -1187,8 +1188,8 @@ typedef struct bsr_conv_shape {
    may lack the batch dimension of images. dims outside 1 to 3: a view that every operation refuses. */
 BSR_API bsr_dense bsr_dense_image(const void *data, int dtype, int order, int dims, const int64_t *size, int64_t images,
                                   int64_t channels) BSRI_KEEPS(1);
-/* A packed dense filter of filters x channels (of a group) taps as a view for bsr_conv_prune: a matrix for each tap, batch dimensions
-   the axes of the kernel. order: BSR_CHANNELS_FIRST as PyTorch has weights (OIHW), BSR_CHANNELS_LAST (OHWI). */
+/* A packed dense filter of filters x channels (of a group) taps as a view for bsr_conv_prune: a matrix for each tap, batch
+   dimensions the axes of the kernel. order: BSR_CHANNELS_FIRST as PyTorch has weights (OIHW), BSR_CHANNELS_LAST (OHWI). */
 BSR_API bsr_dense bsr_dense_filter(const void *data, int dtype, int order, const bsr_conv_shape *shape, int64_t filters,
                                    int64_t channels) BSRI_KEEPS(1);
 /* Pixels of the result along an axis (from 0) that has n of them: floor((n + pads - dilation (kernel - 1) - 1) / stride) + 1, at
@@ -1220,8 +1221,8 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
 
 /* out = beta*input + alpha (the weight gradient of bsr_conv) at the stored blocks of out, which has the sizes that w has there:
      out[o, t C' + c] = sum over pixels p of all images of dy[o, p] x[c, stride p + dilation t - pad_before]
-   dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements of
-   stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
+   dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements
+   of stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
    Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED). Errors: as bsr_conv and bsr_sampled_addmm. */
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
@@ -1229,7 +1230,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
 
 /* bsr_prune for the weights of a convolution, from a dense filter: a view as bsr_dense_filter makes it, of filters x channels of
    a group for each tap, taps being its batch dimensions (up to four, outermost first), any strides. m becomes w of bsr_conv:
-   filters x (taps channels), rounded up to whole blocks, no batch dimensions. All else is bsr_prune's; sparsity 0 keeps all blocks.
+   filters x (taps channels), rounded up to whole blocks, no batch dimensions. All else is bsr_prune's; sparsity 0 keeps all.
    The CPU lays a filter whose columns have no one stride out anew, in scratch; CUDA refuses it (UNSUPPORTED, NOT_IMPLEMENTED). */
 BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
                                   const bsr_exec *exec);
@@ -8099,8 +8100,8 @@ static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_grid *g) {
         g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
     }
 }
-/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place is
-   a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
+/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
+   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
 static int bsri_conv_offset(const bsri_conv *e, const bsri_grid *g, int64_t tap, int64_t offset[3]) {
     int a, exists = 1;
     for (a = 2; a >= 0; a--) {
@@ -8131,7 +8132,8 @@ static void bsri_conv_rows(bsri_work *w, int64_t rows, int64_t rs, int64_t cs) {
     w->walk.ldc = w->walk.ldb = w->panel;
 }
 /* c += a b, n products: they may wait in the list for more of the same length. */
-static void bsri_conv_add(const bsri_conv_tile *t, bsri_work *w, const char *a, const char *b, int64_t n, const char *next, void *c) {
+static void bsri_conv_add(const bsri_conv_tile *t, bsri_work *w, const char *a, const char *b, int64_t n, const char *next,
+                          void *c) {
     bsri_walk *walk = &w->walk;
     int64_t k, kc;
     for (k = 0; k < n; k += kc) {
@@ -8190,7 +8192,8 @@ static void bsri_conv_line_add(const bsri_conv *e, bsri_conv_tile *t, bsri_conv_
         const int64_t k = (e->cuts == 1 ? piece : piece / e->cuts) * e->w->block_cols + part * e->width;
         const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->inner - k);
         char *b = bsri_at(t->b, e->compute, (piece - from) * e->width * e->panel);
-        const char *a = bsri_at(e->w->values, e->w->dtype, entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2]);
+        const int64_t at = entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2];
+        const char *a = bsri_at(e->w->values, e->w->dtype, at);
         if (n <= 0) continue;
         if (!t->have[piece - from]) bsri_conv_gather(e, t, k, n, b), t->have[piece - from] = 1;
         bsri_conv_add(t, w, a, b, n, line->at + 1 < line->end ? bsri_at(a, e->w->dtype, e->ws[0]) : a, c);
@@ -8252,8 +8255,8 @@ static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
 }
 
 /* --- depthwise: a channel sees itself alone --- */
-/* Weights of the tile's channels in a row of t->b for each tap that any of them has: t->slot says which tap that is, t->mask which
-   channels. Of `used` such, `full` that all channels have come first. */
+/* Weights of the tile's channels in a row of t->b for each tap that any of them has: t->slot says which tap that is, t->mask
+   which channels. Of `used` such, `full` that all channels have come first. */
 static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
     const int64_t br = e->w->block_rows, bc = e->w->block_cols, all = t->count == 64 ? -1 : (INT64_C(1) << t->count) - 1;
     const int dt = e->w->index_dtype, dtype = e->w->dtype;
@@ -8476,7 +8479,8 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
     bsri_grid g;
     int a;
     bsri_value_steps(e->w, e->ws);
-    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels, e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels;
+    e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, BSRI_CONV_DEPTH), e->width = bsri_ceil_div(bc, e->cuts);
     e->ahead = e->cuts > 1 ? 1 : BSRI_CONV_DEPTH / e->width;
     for (a = 0; a < 3; a++) {
@@ -8619,7 +8623,8 @@ static void bsri_weights_run(const bsri_call *c, bsri_conv_weights *e) {
     int a;
     bsri_value_steps(e->out, e->ws);
     if (e->beta != 0.0) bsri_value_steps(e->input, e->is);
-    e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size), e->inner = e->taps.all * e->channels;
+    e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size);
+    e->inner = e->taps.all * e->channels;
     e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, e->ld), e->width = bsri_ceil_div(bc, e->cuts), e->per = e->ld / e->width;
     e->subs = bsri_ceil_div(br, BSRI_TILE_ROWS), e->sub_rows = bsri_ceil_div(br, e->subs);
@@ -11771,7 +11776,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, w ? w->dtype : 0));
     BSRI_TRY(bsri_check_conv_backend(&c));
-    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (trans && !turned) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
     q.alpha = alpha, q.beta = beta, q.a = w, q.b = x, q.input = input, q.out = out, q.epilogue = epilogue, q.trans = turned;
     q.id_a = BSR_ARG_W, q.id_b = BSR_ARG_X, q.id_out = BSR_ARG_OUT;

@@ -23,6 +23,8 @@ for e in "$@"; do
                 [ \$(wc -l < $tmp/table.csv) -eq 3 ]; $tune $two --again | grep -q '2 shapes, 2 to do'"
             case_ "tune refuses" "for o in '--shape 1,2' '--shape 64,64,32,16,2,f32' '--shape 64,64,32,16,0.5,f99' --unknown '--limit 0' '--shape 65,64,32,16,0.5,f32'; do
                 code=0; $tune \$o > $tmp/t.out 2> $tmp/t.err || code=\$?; [ \$code -eq 1 ]; [ -s $tmp/t.err ]; done" ;;
+        conv) case_ conv "$folder/conv --pictures $tmp > $tmp/conv.txt; tail -n 1 $tmp/conv.txt | grep -qx ok; [ \$(wc -c < $tmp/pruned.pgm) -eq 12302 ]
+                ! cmp -s $tmp/dense.pgm $tmp/pruned.pgm" ;;
         *) case_ "$e" "$folder/$e > $tmp/$e.txt; tail -n 1 $tmp/$e.txt | grep -qx ok" ;;
     esac
 done

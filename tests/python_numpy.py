@@ -484,6 +484,41 @@ def sums_of_products():
     raises(lambda: ctx.sum_mm([]), ValueError, "no terms")
 
 
+def conv_by_loops(x, w, stride, pad, dilation, groups):
+    (n, channels, high, wide), (filters, per, kh, kw) = x.shape, w.shape
+    padded = np.zeros((n, channels, high + sum(pad[0]), wide + sum(pad[1])))
+    padded[:, :, pad[0][0]:pad[0][0] + high, pad[1][0]:pad[1][0] + wide] = x
+    size = [(padded.shape[2 + a] - dilation[a] * (w.shape[2 + a] - 1) - 1) // stride[a] + 1 for a in (0, 1)]
+    y = np.zeros((n, filters, *size))
+    for o in range(filters):
+        for c in range(per):
+            seen = padded[:, o // (filters // groups) * per + c]
+            for i in range(kh):
+                for j in range(kw):
+                    y[:, o] += w[o, c, i, j] * seen[:, i * dilation[0]:, j * dilation[1]:][:, ::stride[0], ::stride[1]][
+                        :, :size[0], :size[1]]
+    return y
+
+
+@case
+def convolutions():
+    needs("conv")
+    x, w = numbers((2, 6, 7, 9)), numbers((8, 3, 3, 2))
+    shape = ctx.conv_shape((3, 2), (2, 1), ((1, 2), (0, 1)), (1, 2), 2)
+    m, bias = ctx.conv_prune(w, 0, (4, 3)), numbers(8)
+    want = conv_by_loops(x, w, (2, 1), ((1, 2), (0, 1)), (1, 2), 2)
+    close(ctx.conv(shape, m, x), want, 1e-13)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    close(ctx.conv(shape, m, last, bias=bias, activation="relu"), np.maximum(want + bias[:, None, None], 0), 1e-13)
+    dy = numbers(want.shape)
+    dx, dw = ctx.conv(shape, m, dy, trans=True, out=np.full(x.shape, np.nan)), ctx.conv_weight_gradient(shape, dy, last, m)
+    assert abs((dx * x).sum() - (dy * want).sum()) < 1e-11 * np.abs(dy * want).sum()
+    assert abs((dw.stored * m.stored).sum() - (dy * want).sum()) < 1e-11 * np.abs(dy * want).sum()
+    assert len(ctx.conv_prune(w, .5, (4, 3)).stored) == 6
+    refused(lambda: ctx.conv(ctx.conv_shape((3, 2), groups=4), m, x), "BAD_SHAPE")
+    raises(lambda: ctx.conv(shape, m, dy, trans=True), ValueError, "needs out")
+
+
 @case
 def functions_and_sums_of_stored_elements():
     needs("map"), needs("reduce")

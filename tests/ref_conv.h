@@ -27,7 +27,8 @@ TF int ref_sees(const bsr_conv_shape *s, const bsr_dense *takes, const int64_t i
     return 1;
 }
 /* Goes through all (image, pixel of what it gives, tap that sees something): use(arg, items, columns and tap number). */
-typedef void (*ref_conv_use)(void *arg, int64_t takes_item, int64_t takes_col, int64_t gives_item, int64_t gives_col, int64_t tap);
+typedef void (*ref_conv_use)(void *arg, int64_t takes_item, int64_t takes_col, int64_t gives_item, int64_t gives_col,
+                             int64_t tap);
 TF void ref_conv_walk(const bsr_conv_shape *s, const bsr_dense *takes, const bsr_dense *gives, ref_conv_use use, void *arg) {
     int64_t image, i[3], tap[3], at[3], n[3], k[3];
     int a;
@@ -50,7 +51,8 @@ typedef struct ref_conv_state {
     int64_t groups, filters, channels; /* of a group */
     int turned;
 } ref_conv_state;
-TF void ref_conv_add(ref_conv_state *r, int64_t item, int64_t row, int64_t col, double a, double magnitude, double times, double b) {
+TF void ref_conv_add(ref_conv_state *r, int64_t item, int64_t row, int64_t col, double a, double magnitude, double times,
+                     double b) {
     if (times == 0) return;
     *ref_at(&r->sum.s, item, row, col) = (double)((ref_real)*ref_at(&r->sum.s, item, row, col) + (ref_real)a * (ref_real)b);
     *ref_at(&r->sum.t, item, row, col) += magnitude * fabs(b);

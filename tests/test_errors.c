@@ -1082,7 +1082,8 @@ static void add_matrix(field *list, int *n, bsr_matrix *m, int alone) { /* alone
 }
 static int collect(fixture *f, field *list, int call) {
     int n = 0;
-    if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
+    if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS &&
+        (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
     if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP || call == CONV_WEIGHTS) add_matrix(list, &n, &f->s, 0);
     add_matrix(list, &n, &f->t, 0), add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM);
@@ -1091,7 +1092,8 @@ static int collect(fixture *f, field *list, int call) {
         add_dense(list, &n, &f->input), add_dense(list, &n, &f->left), add_dense(list, &n, &f->right),
             add_dense(list, &n, &f->bias);
     if (call == SCATTER) add_dense(list, &n, &f->blocks);
-    if (call == SDD || call == SAMPLED || call == ATTENTION || call == CONV_WEIGHTS) add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
+    if (call == SDD || call == SAMPLED || call == ATTENTION || call == CONV_WEIGHTS)
+        add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
     if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
     if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
     if (call == TO_DENSE || call == REDUCE) add_dense(list, &n, &f->out);

@@ -386,7 +386,8 @@ TF t_spec some_filters(const bsr_conv_shape *s, int type, int64_t *channels, int
     return m;
 }
 TF void random_conv(int turn) {
-    const int type = a_type(turn), out_type = type == BSR_I8 ? (int)BSR_I32 : bt_below(2) && type != BSR_F64 ? (int)BSR_F32 : type;
+    const int type = a_type(turn), wide = bt_below(2) && type != BSR_F64 ? (int)BSR_F32 : type;
+    const int out_type = type == BSR_I8 ? (int)BSR_I32 : wide;
     const uint32_t op = bt_below(2) ? BSR_TRANS_A : 0;
     int64_t channels, filters, in[3], out[3], n = bt_range(1, 2);
     bsr_epilogue f = BSR_ZERO;

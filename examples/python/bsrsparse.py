@@ -132,8 +132,8 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, ConvShape, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
-                                   ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
+                                   Term, ConvShape, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator,
+                                   Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
                                    TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
@@ -837,6 +837,68 @@ class Context:
         beta = (0.0 if input is None else 1.0) if beta is None else beta
         self.call("sampled_addmm", beta, source, alpha, x, y, self._matrix(out, "out", True), exec=exec)
         return out
+
+    # convolutions
+
+    def _images(self, x, what, out=False):
+        """The view of an array images x channels x [depth x] [height x] width, as PyTorch counts them, whatever its strides."""
+        code, shape, strides = parts(x, what, out)
+        if not 3 <= len(shape) <= 5:
+            raise ValueError(f"{what} has {len(shape)} dimensions: images, channels and one to three axes are taken")
+        n = len(shape) - 2
+        d = Dense(address(x), code, n, shape[1], shape[-1], strides[1], strides[-1])
+        d.batch[:n], d.batch_stride[:n] = shape[:1] + shape[2:-1], strides[:1] + strides[2:-1]
+        d.array = x
+        return self._here(d, what)
+
+    def conv_shape(self, kernel, stride=1, padding=0, dilation=1, groups=1):
+        """kernel: taps along each axis; stride, dilation, padding: a number, or one for each axis; padding also pairs."""
+        each = (lambda v: tuple(v) if isinstance(v, (tuple, list)) else (v,) * len(kernel))
+        s = ConvShape(dims=len(kernel), groups=groups)
+        pads = [p if isinstance(p, (tuple, list)) else (p, p) for p in each(padding)]
+        for name, values in (("kernel", kernel), ("stride", each(stride)), ("dilation", each(dilation)),
+                             ("pad_before", [p[0] for p in pads]), ("pad_after", [p[1] for p in pads])):
+            getattr(s, name)[:len(kernel)] = values
+        return s
+
+    def conv(self, shape, w, x, input=None, beta=None, alpha=1.0, trans=False, out=None, dtype=None, exec=None, left_alpha=None,
+             right_alpha=None, bias=None, activation="none", alpha_ptr=None, beta_ptr=None, user_data=None):
+        """act(beta input + left_alpha (alpha conv(w, x)) right_alpha + bias); trans: the data gradient, into out. x and out are images
+        x channels x axes; one-dimensional left_alpha and bias have a number for each channel."""
+        w, v = self._matrix(w, "w"), self._images(x, "x")
+        if out is None and trans:
+            raise ValueError("the data gradient needs out, whose sizes no other argument tells")
+        if out is None:
+            sizes = [self.c.conv_size(shape, i, n) for i, n in enumerate(x.shape[2:])]
+            out = empty(x, (x.shape[0], w.rows, *sizes), dtype or (I32 if v.dtype == I8 else v.dtype))
+        left_alpha, bias = (b[:, None] if getattr(b, "ndim", 2) == 1 else b for b in (left_alpha, bias))
+        e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("conv", beta, None if input is None else self._images(input, "input"), alpha, TRANS_A if trans else 0, shape, w, v,
+                  e, self._images(out, "out", True), exec=exec)
+        return out
+
+    def conv_weight_gradient(self, shape, dy, x, pattern=None, input=None, beta=None, alpha=1.0, out=None, dtype=None, exec=None):
+        """beta input + alpha (the weight gradient of conv) at the stored blocks of pattern (or input), a Matrix."""
+        y, v, source = self._images(dy, "dy"), self._images(x, "x"), self._matrix(input, "input")
+        if out is None:
+            out = (self._matrix(pattern, "pattern") if pattern is not None else source).with_values(
+                None, dtype or (I32 if v.dtype == I8 else v.dtype))
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("conv_weight_gradient", beta, source, alpha, shape, y, v, self._matrix(out, "out", True), exec=exec)
+        return out
+
+    def conv_prune(self, filter, sparsity, block, norm="l2", dtype=None, index="i32", exec=None):
+        """The weights of conv from an array filters x channels x axes, as PyTorch has them: the blocks with the largest norm."""
+        code, shape, strides = parts(filter, "filter")
+        n = len(shape) - 2
+        d = Dense(address(filter), code, n, *shape[:2], *strides[:2])
+        d.batch[:n], d.batch_stride[:n] = shape[2:], strides[2:]
+        taps = 1
+        for k in shape[2:]:
+            taps *= k
+        return self._build(filter, (shape[0], shape[1] * taps), block, (), dtype or code, index, False, True, exec, "conv_prune", d,
+                           sparsity, NORMS.get(norm, norm))
 
     def scatter_lists(self, format, c, p=None, q=None, r=None, split_n=1):
         """int64 lists of the caller for scatter_mm."""

@@ -1602,6 +1602,28 @@ TEST(plans_serve_other_epilogues) {
 }
 
 /* A gradient over a batch of no items is zeros by tier simt: the others write a tile after its last list, and have none. */
+/* What the CUDA backend does not have yet says so before anything runs. */
+TEST(refused_as_yet) {
+    bsr_error error;
+    bsr_exec ex = BSR_ZERO;
+    bsr_context *ctx = create_on_hopper(&error);
+    const bsr_matrix w = matrix_of(2, 2, 16, 16, BSR_BF16, NO_BATCH, 0), m = w;
+    const bsr_dense x = dense(32, 64, BSR_BF16, NO_BATCH, 0), y = dense(32, 64, BSR_BF16, NO_BATCH, 1);
+    const bsr_dense filter = bsr_dense_batched(dense(32, 16, BSR_BF16, NO_BATCH, 0), 2, 1);
+    bsr_conv_shape shape = BSR_ZERO;
+    bsr_matrix built = m;
+    if (!ctx) return;
+    bt_case("convolutions");
+    ex.error = &error, shape.dims = 1, shape.kernel[0] = 1;
+    CHECK_INT(bsr_conv(ctx, 0, NULL, 1, 0, &shape, &w, &x, NULL, &y, &ex), BSR_UNSUPPORTED);
+    CHECK_STR(bsr_item_name(error.item), "BSR_ITEM_NOT_IMPLEMENTED");
+    CHECK_INT(bsr_conv_weight_gradient(ctx, 0, NULL, 1, &shape, &y, &x, &m, &ex), BSR_UNSUPPORTED);
+    CHECK_STR(bsr_item_name(error.item), "BSR_ITEM_NOT_IMPLEMENTED");
+    CHECK_INT(bsr_conv_prune(ctx, &filter, 0.5, BSR_NORM_L2, &built, &ex), BSR_UNSUPPORTED);
+    CHECK_STR(bsr_item_name(error.item), "BSR_ITEM_NOT_IMPLEMENTED");
+    CHECK_INT(bsr_supports(ctx, BSR_OP_CONV, BSR_BF16, BSR_BF16, 16, 16), 0);
+    bsr_destroy(ctx);
+}
 TEST(sums_of_no_items) {
     const bsr_operand none = {NULL, NULL};
     bsr_error e;
@@ -1795,6 +1817,7 @@ static const bt_test tests[] = {
     {"sums_of_products", sums_of_products},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
+    {"refused_as_yet", refused_as_yet},
     {"sums_of_no_items", sums_of_no_items},
     {"schedules_decide", schedules_decide},
     {"tuned_rows", tuned_rows},
