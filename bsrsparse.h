@@ -7912,9 +7912,9 @@ static bsri_taps bsri_taps_of(const bsr_conv_shape *s) {
 
 /* The pixels that panels are cut from: on each axis every step-th, from `first` on. A data gradient with strides goes through one
    such grid after another, as each has taps of its own. */
-typedef struct bsri_grid {
+typedef struct bsri_pixel_grid {
     int64_t images, first[3], count[3], step[3], all;
-} bsri_grid;
+} bsri_pixel_grid;
 /* Pixels of a panel that follow each other along the last axis; and where those that a tap sees stand. */
 typedef struct bsri_stretch {
     int64_t image, q[3], col, n;
@@ -7931,7 +7931,7 @@ typedef struct bsri_panel {
     bsri_run run[BSRI_PANEL];
 } bsri_panel;
 
-static void bsri_panel_begin(bsri_panel *p, const bsri_grid *g, int64_t at, int64_t cols) {
+static void bsri_panel_begin(bsri_panel *p, const bsri_pixel_grid *g, int64_t at, int64_t cols) {
     int64_t rest = at, col = 0;
     bsri_stretch next;
     int a;
@@ -8077,7 +8077,7 @@ typedef struct bsri_conv {
     bsri_batch batch;                 /* of out */
 } bsri_conv;
 typedef struct bsri_conv_tile {
-    bsri_grid grid;
+    bsri_pixel_grid grid;
     bsri_panel p;
     int64_t group, first, count; /* first channel of the result, of all; how many */
     int64_t tap;                 /* that the panel sees; -1: none yet */
@@ -8091,7 +8091,7 @@ typedef struct bsri_conv_tile {
     BSRI_ALIGN64 double b[BSRI_CONV_DEPTH * BSRI_TILE_BYTES / 8];
 } bsri_conv_tile;
 
-static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_grid *g) {
+static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_pixel_grid *g) {
     int a;
     g->images = g->all = e->y.images;
     for (a = 2; a >= 0; a--) {
@@ -8102,7 +8102,7 @@ static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_grid *g) {
 }
 /* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
    is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
-static int bsri_conv_offset(const bsri_conv *e, const bsri_grid *g, int64_t tap, int64_t offset[3]) {
+static int bsri_conv_offset(const bsri_conv *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
     int a, exists = 1;
     for (a = 2; a >= 0; a--) {
         const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
@@ -8260,22 +8260,30 @@ static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
 static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
     const int64_t br = e->w->block_rows, bc = e->w->block_cols, all = t->count == 64 ? -1 : (INT64_C(1) << t->count) - 1;
     const int dt = e->w->index_dtype, dtype = e->w->dtype;
-    int64_t has[BSRI_CONV_DEPTH], row_of[BSRI_CONV_DEPTH], offset[3], i, p, k;
+    int64_t has[BSRI_CONV_DEPTH], row_of[BSRI_CONV_DEPTH], offset[3], i, j, n, p, k;
     int step;
-    memset(has, 0, sizeof has);
+    memset(has, 0, sizeof has), memset(row_of, 0, sizeof row_of);
     for (step = 0; step < 2; step++) { /* which are there; their numbers */
-        for (i = 0; i < t->count; i++) {
+        for (i = 0; i < t->count; i += n) {
             const int64_t row = (t->first + i) / br, inside = (t->first + i) % br;
-            for (p = bsri_index(e->w->crow_indices, dt, row); p < bsri_index(e->w->crow_indices, dt, row + 1); p++) {
-                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc;
-                for (k = 0; k < bc && col + k < e->inner; k++) {
-                    const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2];
-                    void *w = bsri_at(t->b, e->compute, (step ? row_of[col + k] : 0) * BSRI_TILE_ROWS + i);
-                    if (step && !has[col + k]) continue;
-                    if (!step) has[col + k] = (int64_t)((uint64_t)has[col + k] | (uint64_t)1 << i);
-                    else if (e->compute == BSR_F64) *(double *)w += bsri_load_f64(e->w->values, dtype, at);
-                    else if (e->compute == BSR_F32) *(float *)w += (float)bsri_load_f64(e->w->values, dtype, at);
-                    else *(int32_t *)w += bsri_load_i32(e->w->values, dtype, at);
+            const int64_t end = bsri_index(e->w->crow_indices, dt, row + 1);
+            n = bsri_min(br - inside, t->count - i);
+            for (p = bsri_index(e->w->crow_indices, dt, row); p < end; p++) {
+                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->inner - col);
+                const uint64_t bits = (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << i;
+                for (k = 0; k < last; k++) {
+                    const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2], rs = e->ws[1];
+                    void *w = bsri_at(t->b, e->compute, row_of[col + k] * BSRI_TILE_ROWS + i);
+                    if (!step) has[col + k] = (int64_t)((uint64_t)has[col + k] | bits);
+                    else if (!has[col + k]) continue;
+                    else if (e->compute == BSR_F64)
+                        for (j = 0; j < n; j++) ((double *)w)[j] += bsri_load_f64(e->w->values, dtype, at + j * rs);
+                    else if (dtype == BSR_F32)
+                        for (j = 0; j < n; j++) ((float *)w)[j] += ((const float *)e->w->values)[at + j * rs];
+                    else if (e->compute == BSR_F32)
+                        for (j = 0; j < n; j++) ((float *)w)[j] += (float)bsri_load_f64(e->w->values, dtype, at + j * rs);
+                    else
+                        for (j = 0; j < n; j++) ((int32_t *)w)[j] += bsri_load_i32(e->w->values, dtype, at + j * rs);
                 }
             }
         }
@@ -8284,10 +8292,8 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             if (!bsri_conv_offset(e, &t->grid, k, offset)) has[k] = 0;
         for (t->used = 0, k = 0; k < e->taps.all; k++)
             if (has[k] == all) row_of[k] = t->used, t->mask[t->used] = all, t->slot[t->used++] = k;
-        for (k = 0; k < e->taps.all; k++) {
-            if (!k) t->full = t->used;
+        for (t->full = t->used, k = 0; k < e->taps.all; k++)
             if (has[k] && has[k] != all) row_of[k] = t->used, t->mask[t->used] = has[k], t->slot[t->used++] = k;
-        }
         memset(t->b, 0, (size_t)(t->used * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
     }
 }
@@ -8310,10 +8316,11 @@ static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
             bsri_conv_see(e, t, t->slot[tap]);
             for (r = 0; r < t->p.runs; r++) {
                 const bsri_run *run = &t->p.run[r];
-                for (j = bsri_max(at, run->col); j < bsri_min(at + n, run->col + run->n); j++)
-                    seen[(j - at) * t->full + tap] =
-                        run->at < 0 ? (const void *)t->w.b_pack
-                                    : bsri_at(e->x.data, e->x.dtype, run->at + (j - run->col) * t->p.step + t->first);
+                const int64_t from = bsri_max(at, run->col), to = bsri_min(at + n, run->col + run->n);
+                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->x.dtype);
+                const char *x = run->at < 0 ? (const char *)t->w.b_pack
+                                            : bsri_at(e->x.data, e->x.dtype, run->at + (from - run->col) * t->p.step + t->first);
+                for (j = from; j < to; j++) seen[(j - at) * t->full + tap] = x + (j - from) * step;
             }
         }
         bsri_lanes_sum(e->isa, e->compute, bsri_at(t->c, e->compute, at * ld), ld, t->b, seen, t->full, n, t->count, 0);
@@ -8436,7 +8443,8 @@ static void bsri_conv_task(void *arg, int64_t task) {
     for (at = first; at < end; at += e->panel) {
         bsri_panel_begin(&t.p, &t.grid, at, bsri_min(e->panel, end - at));
         t.tap = -1, t.exists = 0;
-        memset(t.c, 0, (size_t)((last ? BSRI_TILE_ROWS : e->panel) * (last ? t.p.cols : t.count)) * bsr_dtype_size(e->compute));
+        if (!last || !e->any || !t.full || e->x.dtype != e->compute)
+            memset(t.c, 0, (size_t)(last ? BSRI_TILE_ROWS * t.p.cols : e->panel * t.count) * bsr_dtype_size(e->compute));
         if (e->any && e->alone) bsri_conv_alone(e, &t);
         else if (e->any && e->turned) bsri_conv_backward(e, &t);
         else if (e->any) bsri_conv_forward(e, &t);
@@ -8476,7 +8484,7 @@ static double bsri_conv_ns(const bsri_conv *e) {
 static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), bc = e->w->block_cols;
     int64_t phases = 1, grids = 1, tiles;
-    bsri_grid g;
+    bsri_pixel_grid g;
     int a;
     bsri_value_steps(e->w, e->ws);
     e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels;
@@ -8501,7 +8509,7 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
         e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
     e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
     tiles = e->alone ? e->parts : e->parts * e->taps.groups;
-    e->each = e->alone ? bsri_max(1, bsri_min(16, phases * e->panels * tiles / (8 * bsri_threads(c)))) : 1;
+    e->each = e->alone ? bsri_max(1, bsri_min(64, phases * e->panels * tiles / (4 * bsri_threads(c)))) : 1;
     e->chunks = bsri_ceil_div(e->panels, e->each);
     bsri_parallel(c, phases * e->chunks * tiles, bsri_conv_ns(e), bsri_conv_task, e);
 }
@@ -8524,7 +8532,7 @@ typedef struct bsri_conv_weights {
     int64_t ld, panel;          /* numbers in a row of sums; pixels at once */
     int64_t width, cuts, per;   /* as in bsri_conv; pieces in a tile */
     int64_t subs, sub_rows, chunks;
-    bsri_grid grid;
+    bsri_pixel_grid grid;
 } bsri_conv_weights;
 typedef struct bsri_weights_tile {
     bsri_panel p;

@@ -517,6 +517,11 @@ def convolutions():
     assert len(ctx.conv_prune(w, .5, (4, 3)).stored) == 6
     refused(lambda: ctx.conv(ctx.conv_shape((3, 2), groups=4), m, x), "BAD_SHAPE")
     raises(lambda: ctx.conv(shape, m, dy, trans=True), ValueError, "needs out")
+    c, size = bs.library().c, (bs.i64 * 2)(7, 9)
+    d = c.dense_image(bs.address(x), bs.F64, 1, 2, size, 2, 6)
+    assert (d.rows, d.cols, *d.batch[:2], d.row_stride, d.col_stride, *d.batch_stride[:2]) == (6, 9, 2, 7, 63, 1, 378, 9)
+    d = c.dense_filter(bs.address(w), bs.F64, 1, shape, 8, 3)
+    assert (d.rows, d.cols, *d.batch[:2], d.row_stride, d.col_stride, *d.batch_stride[:2]) == (8, 3, 3, 2, 18, 6, 2, 1)
 
 
 @case

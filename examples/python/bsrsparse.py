@@ -863,8 +863,8 @@ class Context:
 
     def conv(self, shape, w, x, input=None, beta=None, alpha=1.0, trans=False, out=None, dtype=None, exec=None, left_alpha=None,
              right_alpha=None, bias=None, activation="none", alpha_ptr=None, beta_ptr=None, user_data=None):
-        """act(beta input + left_alpha (alpha conv(w, x)) right_alpha + bias); trans: the data gradient, into out. x and out are images
-        x channels x axes; one-dimensional left_alpha and bias have a number for each channel."""
+        """act(beta input + left_alpha (alpha conv(w, x)) right_alpha + bias); trans: the data gradient, into out. x and out are
+        images x channels x axes; one-dimensional left_alpha and bias have a number for each channel."""
         w, v = self._matrix(w, "w"), self._images(x, "x")
         if out is None and trans:
             raise ValueError("the data gradient needs out, whose sizes no other argument tells")
@@ -874,8 +874,8 @@ class Context:
         left_alpha, bias = (b[:, None] if getattr(b, "ndim", 2) == 1 else b for b in (left_alpha, bias))
         e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
         beta = (0.0 if input is None else 1.0) if beta is None else beta
-        self.call("conv", beta, None if input is None else self._images(input, "input"), alpha, TRANS_A if trans else 0, shape, w, v,
-                  e, self._images(out, "out", True), exec=exec)
+        source = None if input is None else self._images(input, "input")
+        self.call("conv", beta, source, alpha, TRANS_A if trans else 0, shape, w, v, e, self._images(out, "out", True), exec=exec)
         return out
 
     def conv_weight_gradient(self, shape, dy, x, pattern=None, input=None, beta=None, alpha=1.0, out=None, dtype=None, exec=None):
@@ -897,8 +897,8 @@ class Context:
         taps = 1
         for k in shape[2:]:
             taps *= k
-        return self._build(filter, (shape[0], shape[1] * taps), block, (), dtype or code, index, False, True, exec, "conv_prune", d,
-                           sparsity, NORMS.get(norm, norm))
+        return self._build(filter, (shape[0], shape[1] * taps), block, (), dtype or code, index, False, True, exec, "conv_prune",
+                           d, sparsity, NORMS.get(norm, norm))
 
     def scatter_lists(self, format, c, p=None, q=None, r=None, split_n=1):
         """int64 lists of the caller for scatter_mm."""
