@@ -18689,8 +18689,8 @@ static void bsri_put_json(bsri_text *t, const char *s) {
     char one[8];
     for (; *s; s++) {
         const unsigned char ch = (unsigned char)*s;
-        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
-        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        if (ch < 0x20) (void)snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else (void)snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
         bsri_put(t, one);
     }
 }
