@@ -259,7 +259,8 @@
 
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
-     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
+     8-bit floats on the CPU.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -9791,7 +9792,8 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
 static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, int operand) {
     uint32_t pair = BSRI_BIT(from) | BSRI_BIT(to);
     if (from != to && (pair & ~BSRI_REALS))
-        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, operand, -1, to, BSRI_REALS & BSRI_BIT(from) ? BSRI_REALS : BSRI_BIT(from));
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, operand, -1, to,
+                                BSRI_REALS & BSRI_BIT(from) ? BSRI_REALS : BSRI_BIT(from));
     return BSR_OK;
 }
 
@@ -19172,7 +19174,7 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
 }
 
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
-    const int is_float = bsri_is_one_of(BSRI_FLOATS, dtype), real = bsri_is_one_of(BSRI_REALS, dtype);
+    const int is_float = bsri_is_one_of(BSRI_FLOATS, dtype);
     const int to_float = bsri_is_one_of(BSRI_FLOATS, out_dtype);
     const int same_or_f32 = is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
@@ -19199,7 +19201,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_TO_CSR:
         case BSR_OP_TO_COO:
         case BSR_OP_REBLOCK:
-        case BSR_OP_PRUNE: return (real && bsri_is_one_of(BSRI_REALS, out_dtype)) || (dtype == out_dtype && (dtype == BSR_I8 || dtype == BSR_I32));
+        case BSR_OP_PRUNE:
+            if (dtype == BSR_I8 || dtype == BSR_I32) return dtype == out_dtype;
+            return bsri_is_one_of(BSRI_REALS, dtype) && bsri_is_one_of(BSRI_REALS, out_dtype);
         case BSR_OP_VALIDATE:
         case BSR_OP_FROM_BLOCK_MASK:
         case BSR_OP_RANDOM_PATTERN:

@@ -15,7 +15,9 @@ static void copy_by_product(int isa, const bsr_dense *b, const bsr_dense *out, i
     t_store(one, dtype, 0, 1);
     CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, b, out, NULL), BSR_OK);
 }
-static int same_number(double got, double want) { return want != want ? got != got : got == want && !signbit(got) == !signbit(want); }
+static int same_number(double got, double want) {
+    return want != want ? got != got : got == want && !signbit(got) == !signbit(want);
+}
 
 /* All 256 codes to every result, stride 1 and others, every place in a vector. */
 TEST(every_code) {
@@ -262,7 +264,8 @@ TEST(who_takes_them) {
     memset(bytes, 0x38, sizeof bytes), memset(floats, 0, sizeof floats);
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_OK);
     CHECK_NEAR((double)floats[0], 4 * t_decode8(0x38, BSR_E4M3) * t_decode8(0x38, BSR_E5M2), 0);
-    b.dtype = BSR_I8, CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_MISMATCH);
+    b.dtype = BSR_I8;
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_MISMATCH);
     b.dtype = BSR_E4M3, y.dtype = BSR_F64;
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_OUT);
     y.dtype = BSR_F32, b = bsr_dense_row_major(floats, BSR_F32, 4, 4), y.data = floats + 16;
