@@ -10233,6 +10233,8 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
 /* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                            */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* A dense source of b: fits the target's batch, type goes. */
 static bsr_status bsri_build_dense_check(const bsri_call *c, bsri_build *b, const bsr_dense *source, uint32_t accepted) {
     bsri_spans set;
@@ -10476,6 +10478,8 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
 }
 
+BSRI_SELDOM_END
+
 typedef struct bsri_expand {
     const bsr_matrix *m;
     const bsr_dense *out;
@@ -10577,6 +10581,9 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     }
     if (repeats) bsri_expand_repeats(&l, d, bsri_at(d->data, d->dtype, offset + top * d->row_stride), rows);
 }
+
+BSRI_SELDOM_BEGIN
+
 BSRI_CUDA_PART(bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out))
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
@@ -10612,6 +10619,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* Blocks of another size. The first place in [low, high) of a list of ascending columns whose column is `at` or more. */
 static int64_t bsri_column_from(const void *col, int index_dtype, int64_t low, int64_t high, int64_t at) {
@@ -10708,6 +10717,9 @@ static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r
     }
     return n;
 }
+
+BSRI_SELDOM_BEGIN
+
 /* The checks of a source of whole blocks: fits, ascending columns (they are the result's). */
 static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
     BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, b->with_values ? BSRI_READ : BSRI_PATTERN));
@@ -10742,6 +10754,8 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
     return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
 }
 
+BSRI_SELDOM_END
+
 typedef struct bsri_numbered { /* rows of entries */
     const bsr_matrix *m;
     void *row;
@@ -10752,6 +10766,9 @@ static void bsri_number_row(void *arg, int64_t r) {
     int64_t p = bsri_index(job->m->crow_indices, dt, r), end = bsri_index(job->m->crow_indices, dt, r + 1);
     for (; p < end; p++) bsri_set_index(job->row, dt, p, r);
 }
+
+BSRI_SELDOM_BEGIN
+
 /* CSR and COO: matrices of 1 x 1 blocks, with or without an array of rows. */
 static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matrix *source, int64_t rows, int64_t cols,
                                   int64_t *nnz, bsr_matrix *m, void *row, const bsr_exec *exec) {
@@ -10798,6 +10815,8 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
     bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
     return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
 }
+
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>views: transposed index, schedule, validate                                                  */
@@ -10851,6 +10870,8 @@ static void bsri_transposed_one(void *arg, int64_t i) {
     bsri_transposed_arrays(&job->one, job->buffer, &job->view, i, array);
     bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
 }
+
+BSRI_SELDOM_BEGIN
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
 static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
@@ -10907,6 +10928,8 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* The lines that a schedule orders, and what stands in each: rows with their columns, or columns with their rows. */
 typedef struct bsri_lines {
@@ -11023,6 +11046,8 @@ static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
     return count;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_schedule_place(const bsri_call *c, const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t most = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
     if (group != 1 && group != 2 && group != 4 && group != 8)
@@ -11079,6 +11104,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* One pattern's transposed index against the (already validated) pattern. Entries are numbered through each array. */
 static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_job *job, int64_t i) {
