@@ -19269,7 +19269,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || bsri_is_one_of(BSRI_F8, dtype))) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
