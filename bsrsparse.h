@@ -250,7 +250,7 @@
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
-     BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
      BSRSPARSE_NO_TUNE_TABLE           does not look for tune_table.h
@@ -265,7 +265,7 @@
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
      its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
-     convolutions and their gradients (>>conv), on the CPU.
+     8-bit floats, convolutions and their gradients (>>conv), on the CPU.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -349,7 +349,12 @@ typedef enum bsr_status {
     BSR_STATUS_FORCE_32 = 0x7fffffff
 } bsr_status;
 
-/* name, value, text, bytes per element. BSR_BOOL is one byte, zero or not. */
+/* name, value, text, bytes per element. BSR_BOOL is one byte, zero or not. BSR_E4M3 and BSR_E5M2 are the two formats of 8-bit
+   floats of the Open Compute Project ("OFP8"), as PyTorch's float8_e4m3fn and float8_e5m2: e4m3 has no infinities, 448 is the
+   largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
+   large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
+   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions,
+   on the CPU; CUDA has not got them yet (UNSUPPORTED). */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -358,7 +363,9 @@ typedef enum bsr_status {
     X(BSR_I8, 5, "i8", 1)    \
     X(BSR_I32, 6, "i32", 4)  \
     X(BSR_I64, 7, "i64", 8)  \
-    X(BSR_BOOL, 8, "bool", 1)
+    X(BSR_BOOL, 8, "bool", 1) \
+    X(BSR_E4M3, 9, "e4m3", 1) \
+    X(BSR_E5M2, 10, "e5m2", 1)
 
 typedef enum bsr_dtype {
     BSR_DTYPE_NONE = 0,
@@ -600,7 +607,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_BOUNDS, BSR_BAD_ARGUMENT, "low and high are no interval")                                          \
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
-    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                          \
+    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
+    X(BSR_ITEM_DTYPE_ON_CUDA, BSR_UNSUPPORTED, "the CUDA backend has not got operands in <dtype> yet")                 \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -1933,7 +1941,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_CUDA_MAPS 0
 #endif
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
-    defined(BSRSPARSE_ONLY_I8)
+    defined(BSRSPARSE_ONLY_I8) || defined(BSRSPARSE_ONLY_F8)
 #ifndef BSRSPARSE_ONLY_F16
 #define BSRSPARSE_NO_F16
 #endif
@@ -1948,6 +1956,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_I8
 #define BSRSPARSE_NO_I8
+#endif
+#ifndef BSRSPARSE_ONLY_F8
+#define BSRSPARSE_NO_F8
 #endif
 #endif
 #ifdef BSRSPARSE_NO_F16
@@ -1975,10 +1986,27 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_I8 1
 #endif
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32
+#ifdef BSRSPARSE_NO_F8
+#define BSRI_HAS_F8 0
+#else
+#define BSRI_HAS_F8 1
+#endif
+#define BSRI_HAS_E4M3 BSRI_HAS_F8
+#define BSRI_HAS_E5M2 BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
+#endif
+
+/* What runs once a call, or once a program: checks, plans, texts, tuning. gcc compiles it at -O1, in half the time; a build
+   without optimization, or for size, stays as it is. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#define BSRI_SELDOM_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1\")")
+#define BSRI_SELDOM_END _Pragma("GCC pop_options")
+#else
+#define BSRI_SELDOM_BEGIN
+#define BSRI_SELDOM_END
 #endif
 
 #ifdef __cplusplus
@@ -2444,7 +2472,25 @@ static uint16_t bsri_f32_to_f16(float f) { /* to nearest, ties to even; overflow
     /* subnormal or zero: adding 0.5 leaves the rounded multiple of 2^-24 in the low mantissa bits */
     return (uint16_t)(sign | (bsri_f32_bits(bsri_bits_f32(a) + 0.5f) - 0x3f000000u));
 }
-/* f64 to a 16-bit type in one rounding: round to odd in f32 first, which has enough spare bits. */
+/* e4m3 is f16 with its bias 8 less and three bits of mantissa, e5m2 the upper half of f16. */
+static float bsri_e5m2_to_f32(uint8_t x) { return bsri_f16_to_f32((uint16_t)(x << 8)); }
+static float bsri_e4m3_to_f32(uint8_t x) {
+    const uint16_t h = (uint16_t)((x & 0x80) << 8 | (x & 0x7f) << 7);
+    return (x & 0x7f) == 0x7f ? bsri_bits_f32((uint32_t)h << 16 | 0x7fc00000u) : 256.0f * bsri_f16_to_f32(h);
+}
+/* To `bits` bits of mantissa and exponents with a bias; most: the largest number's code. Subnormals and zero: `small` has their
+   last place as its own, so adding it rounds. */
+static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
+    const uint32_t u = bsri_f32_bits(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, drop = 23u - (uint32_t)bits;
+    uint32_t code;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (a >> 23 <= 127 - bias) code = bsri_f32_bits(bsri_bits_f32(a) + small) - bsri_f32_bits(small);
+    else code = (a - ((127u - bias) << 23) + (1u << (drop - 1)) - 1 + (a >> drop & 1u)) >> drop;
+    return (uint8_t)(sign | (code < most ? code : most));
+}
+static uint8_t bsri_f32_to_e4m3(float f) { return bsri_f32_to_f8(f, 3, 7, 16384.0f, 0x7e); }
+static uint8_t bsri_f32_to_e5m2(float f) { return bsri_f32_to_f8(f, 2, 15, 128.0f, 0x7b); }
+/* f64 to a 16-bit or 8-bit type in one rounding: round to odd in f32 first, which has enough spare bits. */
 static float bsri_f64_to_f32_odd(double d) {
     float f = (float)d;
     uint32_t u = bsri_f32_bits(f);
@@ -2466,10 +2512,15 @@ static float bsri_f64_to_f32_odd(double d) {
     X(F16, uint16_t, 1, BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_F32), 4e-3, bsri_f16_to_f32(x), bsri_f32_to_f16(v))                     \
     X(BF16, uint16_t, 1, BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32), 3e-2, bsri_bf16_to_f32(x), bsri_f32_to_bf16(v))                 \
     X(F32, float, 1, BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 1e-4, x, v)
+#define BSRI_RESULTS_F8 \
+    (BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_E4M3) | BSRI_BIT(BSR_E5M2))
+#define BSRI_TYPES_F8(X)                                                                             \
+    X(E4M3, uint8_t, 0, BSRI_RESULTS_F8, 6e-2, bsri_e4m3_to_f32(x), bsri_f32_to_e4m3(v)) \
+    X(E5M2, uint8_t, 0, BSRI_RESULTS_F8, 1e-1, bsri_e5m2_to_f32(x), bsri_f32_to_e5m2(v))
 #define BSRI_TYPES_F64(X) X(F64, double, 1, BSRI_BIT(BSR_F64), 1e-9, x, v)
 #define BSRI_TYPES_I32(X) \
     X(I8, int8_t, 0, BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 0.0, x, 0)
-#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X)
+#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X) BSRI_TYPES_F8(X)
 
 /* Sets of dtypes for the checks. */
 #define BSRI_X_OPERAND(dtype, ...) | BSRI_BIT(BSR_##dtype)
@@ -2477,6 +2528,9 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_OPERANDS (0u BSRI_TYPES(BSRI_X_OPERAND))
 #define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_F8 (0u BSRI_TYPES_F8(BSRI_X_OPERAND))
+#define BSRI_REALS (BSRI_FLOATS | BSRI_F8)
+#define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
 #define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
@@ -2523,6 +2577,7 @@ BSRI_UNUSED static void bsri_store_f32(void *base, int dtype, int64_t i, float v
     case BSR_##dtype: ((type *)base)[i] = element; break;
         BSRI_TYPES_F32(BSRI_X)
         BSRI_TYPES_F64(BSRI_X)
+        BSRI_TYPES_F8(BSRI_X)
 #undef BSRI_X
         default: break;
     }
@@ -2585,6 +2640,9 @@ static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t 
     } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
         for (i = 0; i < n; i++)
             if (((const uint16_t *)p)[i * stride] & 0x7fffu) return 1;
+    } else if (BSRI_F8 & BSRI_BIT(dtype)) {
+        for (i = 0; i < n; i++)
+            if (((const uint8_t *)p)[i * stride] & 0x7fu) return 1;
     } else {
         for (i = 0; i < n; i++)
             if (bsri_load_f64(p, dtype, i * stride) != 0) return 1;
@@ -3133,6 +3191,8 @@ static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
 /* >>spans: bytes that operands cover, and whether they meet                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2 };
 #define BSRI_MAX_DIMS (BSR_MAX_BATCH_DIMS + 3)
 
@@ -3374,9 +3434,13 @@ static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span
 /* >>checks: what every operand must fulfil                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* dtype: of the operands, 0 where unknown. */
-static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
-    if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+/* dtype: of the operands, 0 where unknown. A macro, as compilers drop what stands behind a return before they optimize it. */
+#define BSRI_WANT_COMPILED(c, has_operation, dtype)                                                         \
+    do {                                                                                                    \
+        if (!(has_operation)) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, (c)->op);        \
+        BSRI_TRY(bsri_check_compiled(c, dtype));                                                            \
+    } while (0)
+static bsr_status bsri_check_compiled(const bsri_call *c, int dtype) {
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
     if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
@@ -3405,6 +3469,7 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
+    if ((BSRI_F8 & BSRI_BIT(dtype)) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_DTYPE_ON_CUDA, operand, -1, dtype);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
@@ -3610,6 +3675,7 @@ BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans
     if (d->cols != cols && d->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
     return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>structure: what index arrays and attached views must hold                                    */
@@ -3869,6 +3935,8 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
 /* >>plans: what will run, queries, workspace                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* CPU: may a plan ask for this instruction set? Whoever has one has the narrower ones. */
 static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= BSR_ISA_PORTABLE && isa <= ctx->widest; }
 
@@ -4059,6 +4127,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
     return (int)t.length;
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>vectors: instruction sets, and what vectors of each can do                                   */
@@ -4588,6 +4657,26 @@ BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(__m512 f) {
     const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmpunord_ps_mask(f, f), u, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(w, 16));
 }
+/* 8-bit floats by way of f16, as bsri_e4m3_to_f32 says. */
+#define BSRI_C2_E5M2(x) _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(x), 8))
+#define BSRI_C5_E5M2(x) _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(x), 8))
+BSRI_A_v2 static inline __m256 bsri_c2_e4m3(__m128i x) {
+    const __m128i w = _mm_cvtepu8_epi16(x), most = _mm_set1_epi16(0x7f), v = _mm_and_si128(w, most);
+    const __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(v, most), _mm_set1_epi16(0x7c00));
+    const __m128i sign = _mm_slli_epi16(_mm_xor_si128(w, v), 8);
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(_mm_or_si128(_mm_slli_epi16(v, 7), sign), nan)), _mm256_set1_ps(256.0f));
+}
+BSRI_A_v5 static inline __m512 bsri_c5_e4m3(__m128i x) {
+    const __m256i w = _mm256_cvtepu8_epi16(x), most = _mm256_set1_epi16(0x7f), v = _mm256_and_si256(w, most);
+    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(v, most), _mm256_set1_epi16(0x7c00));
+    const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(w, v), 8);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(v, 7), sign), nan)),
+                         _mm512_set1_ps(256.0f));
+}
+BSRI_DEFINE_CONVERT(bsri_e4m3_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, bsri_c2_e4m3, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_e5m2_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, BSRI_C2_E5M2, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_e4m3_in_v5f, v5, float, uint8_t, 16, BSRI_SF, bsri_c5_e4m3, BSRI_L8, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_e5m2_in_v5f, v5, float, uint8_t, 16, BSRI_SF, BSRI_C5_E5M2, BSRI_L8, BSRI_TAIL_MASK)
 BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, _mm256_cvtph_ps, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, _mm256_cvtepi8_epi32, BSRI_LOAD64, BSRI_TAIL_COPY)
@@ -4659,6 +4748,12 @@ static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const vo
     } else if (dtype == BSR_BF16) {
         if (wide) bsri_bf16_in_v5f(f, ld, h, stride, rows, cols);
         else bsri_bf16_in_v2f(f, ld, h, stride, rows, cols);
+    } else if (dtype == BSR_E4M3) {
+        if (wide) bsri_e4m3_in_v5f(f, ld, (const uint8_t *)src, stride, rows, cols);
+        else bsri_e4m3_in_v2f(f, ld, (const uint8_t *)src, stride, rows, cols);
+    } else if (dtype == BSR_E5M2) {
+        if (wide) bsri_e5m2_in_v5f(f, ld, (const uint8_t *)src, stride, rows, cols);
+        else bsri_e5m2_in_v2f(f, ld, (const uint8_t *)src, stride, rows, cols);
     } else {
         return 0;
     }
@@ -4670,6 +4765,7 @@ static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const vo
 }
 static int bsri_convert_out(int isa, uint16_t *dst, int dtype, const float *src, int64_t n) {
 #if BSRI_X86
+    if (dtype != BSR_F16 && dtype != BSR_BF16) return 0;
     if (isa == BSR_ISA_AVX512) {
         if (dtype == BSR_F16) bsri_f16_out_v5f(dst, 0, src, 0, 1, n);
         else bsri_bf16_out_v5f(dst, 0, src, 0, 1, n);
@@ -4692,6 +4788,10 @@ static void bsri_row_load_any(int compute, void *dst, const void *src, int dtype
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_f16_to_f32(((const uint16_t *)src)[i * stride]);
     else if (compute == BSR_F32 && dtype == BSR_BF16)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_bf16_to_f32(((const uint16_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_E4M3)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e4m3_to_f32(((const uint8_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_E5M2)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e5m2_to_f32(((const uint8_t *)src)[i * stride]);
     else if (compute == BSR_F32)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_load_f32(src, dtype, i * stride);
     else if (compute == BSR_F64)
@@ -4767,7 +4867,7 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
     if (stride == 1 && dtype == compute) {
         memcpy(dst, src, (size_t)n * bsr_dtype_size(dtype));
     } else if (compute == BSR_F32) {
-        if (stride == 1 && dtype != BSR_F64 && bsri_convert_out(isa, (uint16_t *)dst, dtype, (const float *)src, n)) return;
+        if (stride == 1 && bsri_convert_out(isa, (uint16_t *)dst, dtype, (const float *)src, n)) return;
         for (i = 0; i < n; i++) bsri_store_f32(dst, dtype, i * stride, ((const float *)src)[i]);
     } else if (compute == BSR_F64) {
         for (i = 0; i < n; i++) bsri_store_f64(dst, dtype, i * stride, ((const double *)src)[i]);
@@ -5785,7 +5885,7 @@ static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsr
 enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, BSRI_LIST_STRIDED, BSRI_LIST_COMPRESSED };
 typedef struct bsri_engine {
     const bsri_product *job;
-    int isa, kind, type;
+    int isa, kind, type, few;          /* few: BSRI_FEW_* */
     int64_t br, bc;                    /* rows and products of an op(A) block */
     int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
@@ -5795,7 +5895,6 @@ typedef struct bsri_engine {
     int64_t places;                    /* tiles in the order of the schedule, which may pad */
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
-    int few;                           /* BSRI_FEW_* */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -6442,6 +6541,7 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
         s.scaled |= s.count > 0 && terms[t].alpha != term[0].job->alpha;
         s.count++;
     }
+    if (!s.count) return; /* compilers can't see that there is a term */
     shared.alpha = s.scaled ? 1.0 : term[0].job->alpha;
     if (s.scaled) shared.compute = term[0].type;
     for (t = 0; t < s.count; t++) {
@@ -6460,6 +6560,8 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
     s.chunk = work < (1 << 19) ? (int64_t)((1 << 19) / work) : 1, s.chunks = bsri_ceil_div(s.tiles, s.chunk);
     bsri_parallel(c, whole.items * whole.panels * s.chunks, ns, bsri_sum_task, &s);
 }
+
+BSRI_SELDOM_BEGIN
 
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
    products plans them all first, settles one plan for all, then runs them. */
@@ -6500,7 +6602,8 @@ static uint32_t bsri_result_dtypes(int dtype) {
 static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
+    if (b != a && !(bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
     if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
 }
@@ -6562,11 +6665,11 @@ static bsr_status bsri_check_product_sizes(const bsri_call *c, const bsri_produc
 static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
                                             const bsri_batch *batch) {
     const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
-    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, p->out->rows, p->out->cols, batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
-    return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
+    return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
@@ -6587,7 +6690,7 @@ static bsr_status bsri_check_product_pair(const bsri_call *c, const bsri_product
 static bsr_status bsri_check_product_out(const bsri_call *c, const bsri_product_call *p) {
     const bsr_dense *o = p->out;
     if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
-    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
+    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_NUMBERS, p->id_out));
     return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
 }
 static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
@@ -6690,7 +6793,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
     p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
@@ -6995,7 +7098,7 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
         p->epilogue = epilogue, p->trans = terms[t].trans == BSR_TRANS_A, p->id_out = BSR_ARG_OUT;
         p->id_a = BSR_ARG_TERM_0_A + 2 * t, p->id_b = BSR_ARG_TERM_0_B + 2 * t;
     }
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, terms->a ? terms->a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, terms->a ? terms->a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_sum_operands(&c, &s, &set));
     else
         for (t = 0; t < s.count; t++) {
@@ -7006,6 +7109,7 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
     BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
     return bsri_sum_cpu(&c, &s);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>scatter-calls: products listed by the caller, and a builder of such lists                    */
@@ -7126,7 +7230,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     int stop = 0, count_only;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, 0);
     if (!x) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_scatter_check(&c, &set, a, n, x));
     memset(&b, 0, sizeof b);
@@ -7309,7 +7413,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_indices(c, x, others->cols));
-    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_NUMBERS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
     BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
     BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
@@ -7341,7 +7445,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     bsri_call c;
     bsr_plan plan;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
     return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
 }
@@ -7419,7 +7523,7 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     bsri_product_call zero;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
     BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
@@ -7588,6 +7692,8 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
 }
 
+BSRI_SELDOM_BEGIN
+
 typedef struct bsri_sampled_call {
     double alpha, beta;
     const bsr_matrix *input, *out;
@@ -7599,12 +7705,12 @@ static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sam
     BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
-    return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
+    return bsri_check_dtype(c, p->out->dtype, BSRI_NUMBERS, p->id_out);
 }
 
 /* input: null, or a matrix of out's pattern whose values are read only when beta is not zero. */
 static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (!p->input) return p->beta == 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
         return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
@@ -7629,7 +7735,7 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     BSRI_TRY(bsri_check_sampled_input(c, p, set));
-    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
     if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
     else BSRI_TRY(bsri_check_batch_sum(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
@@ -7675,17 +7781,20 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
     p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
     p.id_1 = BSR_ARG_MAT1, p.id_2 = BSR_ARG_MAT2, p.id_out = BSR_ARG_OUT;
     set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
     return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 #define BSRI_TRANS_ALL (BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)
 
@@ -7763,7 +7872,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
-    BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
+    BSRI_WANT_COMPILED(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
     return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
 }
@@ -7834,7 +7943,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
     check = bsri_checking(&c);
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc));
     BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
     BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
     BSRI_TRY(bsri_check_operand(&c, dc, BSR_ARG_DC));
@@ -7864,6 +7973,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
     return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>conv-panels: images, and panels of their pixels as the taps of a convolution see them        */
@@ -8945,6 +9055,8 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 /* The output: type, x's pattern and batch; it may be an operand of `same` exactly. */
 static bsr_status bsri_softmax_check_out(const bsri_call *c, bsri_spans *set, const bsr_matrix *x, const bsr_matrix *out,
                                          int operand, uint64_t same) {
@@ -9001,7 +9113,7 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
     bsri_softmax j;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ROWS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = y, j.options = options, j.scale = scale;
@@ -9013,12 +9125,13 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
     bsri_softmax j;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX_BACKWARD, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, y ? y->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ROWS, y ? y->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
     memset(&j, 0, sizeof j);
     j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
     return bsri_softmax_run(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>attention-engine: one pass over the stored blocks of each query tile                         */
@@ -9439,6 +9552,8 @@ static void bsri_attention_task(void *arg, int64_t task) {
 /* >>attention-calls: checks, plan, public functions                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
 static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
@@ -9566,7 +9681,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
     memset(&j, 0, sizeof j);
     j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &none;
     if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check(&c, scale, &j));
@@ -9601,9 +9716,10 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
     (void)d_out, (void)dq, (void)dk, (void)dv;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
     return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>maps-engine: functions and combinations of stored elements                                   */
@@ -9790,7 +9906,7 @@ static int32_t bsri_low_byte(float v) {
 }
 static void bsri_map_keep(int isa, int compute, void *to, int dtype, int64_t stride, const void *from, int64_t n) {
     int64_t i;
-    if (bsri_is_one_of(BSRI_FLOATS, dtype)) {
+    if (bsri_is_one_of(BSRI_REALS, dtype)) {
         bsri_row_store(isa, compute, to, dtype, stride, from, n);
     } else if (dtype == BSR_I8 && compute == BSR_F32 && stride == 1) {
         const float *BSRI_APART x = (const float *)from;
@@ -9839,7 +9955,7 @@ typedef struct bsri_map {
 } bsri_map;
 
 /* x = x joined with y; x = f(x) of what needs no function of the machine's library, 0: it does. */
-#define BSRI_DEFINE_MAPS(S, ISA, NV)                                                                                        \
+#define BSRI_DEFINE_MAPS(S, ISA)                                                                                            \
     BSRI_A_##ISA static void bsri_combine_##S(int combine, void *px, const void *py, int64_t n) {                          \
         BSRI_T_##S *BSRI_APART x = (BSRI_T_##S *)px;                                                                        \
         const BSRI_T_##S *BSRI_APART y = (const BSRI_T_##S *)py;                                                            \
@@ -9867,22 +9983,31 @@ typedef struct bsri_map {
         }                                                                                                                   \
         *done = 1;                                                                                                          \
     }
+/* These wait for memory, not for arithmetic: where there is AVX-512 AVX2 does. */
 #if BSRI_X86
-#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v5f, v5, 8) X(v5d, v5, 8)
+#define BSRI_MAP_SETS(X) X(v0f, v0) X(v0d, v0) X(v2f, v2) X(v2d, v2)
+#define BSRI_MAP_PICK(isa, type, NAME, args)                \
+    do {                                                    \
+        if ((isa) == BSR_ISA_PORTABLE) NAME##0##type args;  \
+        else NAME##2##type args;                            \
+    } while (0)
 #else
-#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2)
+#define BSRI_MAP_SETS(X) X(v0f, v0) X(v0d, v0)
+#define BSRI_MAP_PICK BSRI_PICK
 #endif
 BSRI_MAP_SETS(BSRI_DEFINE_MAPS)
 static void bsri_combine(int isa, int compute, int combine, void *x, const void *y, int64_t n) {
-    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_combine_v, (combine, x, y, n));
-    else BSRI_PICK(isa, d, bsri_combine_v, (combine, x, y, n));
+    if (compute == BSR_F32) BSRI_MAP_PICK(isa, f, bsri_combine_v, (combine, x, y, n));
+    else BSRI_MAP_PICK(isa, d, bsri_combine_v, (combine, x, y, n));
 }
 static int bsri_function_simple(int isa, int compute, const bsr_map_options *o, void *x, int64_t n) {
     int done;
-    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_simple_v, (o, x, n, &done));
-    else BSRI_PICK(isa, d, bsri_simple_v, (o, x, n, &done));
+    if (compute == BSR_F32) BSRI_MAP_PICK(isa, f, bsri_simple_v, (o, x, n, &done));
+    else BSRI_MAP_PICK(isa, d, bsri_simple_v, (o, x, n, &done));
     return done;
 }
+
+BSRI_SELDOM_BEGIN
 
 /* v = f(v), or f'(v). */
 #define BSRI_MAP_CASE(name, value, slope)            \
@@ -9918,6 +10043,8 @@ static void bsri_function_f64(const bsr_map_options *o, int gradient, double *v,
     }
     (void)e;
 }
+BSRI_SELDOM_END
+
 /* Those with an exponential, by vectors; 0: not one of them. NaN passes. */
 static int bsri_function_exp(int isa, int function, float *v, int64_t n) {
     float e[BSRI_MAP_CHUNK];
@@ -10082,6 +10209,8 @@ static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_map_check_options(const bsri_call *c, const bsr_map_options *o, int compute) {
     const int f = o->function;
     if (o->flags & ~BSR_MAP_AFTER) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
@@ -10139,13 +10268,14 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     bsri_call c;
     bsri_map j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_map_check(&c, options ? options : &none, alpha, x, beta, y, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
     return bsri_map_start(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>reduce-engine: sums and maxima of stored elements                                            */
@@ -10248,7 +10378,7 @@ static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
         else                                                                                                             \
             BSRI_EACH(i, n, sum[i] += (double)x[i]);                                                                     \
     }
-#define BSRI_FOLD_OF(S, ISA, NV) \
+#define BSRI_FOLD_OF(S, ISA) \
     BSRI_DEFINE_FOLD(bsri_fold_##S, bsri_column_##S, BSRI_T_##S, BSRI_A_##ISA, BSRI_IS_NAN)
 BSRI_MAP_SETS(BSRI_FOLD_OF)
 BSRI_DEFINE_FOLD(bsri_fold_i32, bsri_column_i32, int32_t, , BSRI_IS_WHOLE)
@@ -10259,8 +10389,8 @@ static double bsri_fold(const bsri_reduce *j, const bsri_map_buffer *x, int64_t 
     const int held = bsri_reduce_held(j);
     double v;
     if (held == BSR_I32) bsri_fold_i32(j->kind, x, n, &v);
-    else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_fold_v, (j->kind, x, n, &v));
-    else BSRI_PICK(j->isa, d, bsri_fold_v, (j->kind, x, n, &v));
+    else if (held == BSR_F32) BSRI_MAP_PICK(j->isa, f, bsri_fold_v, (j->kind, x, n, &v));
+    else BSRI_MAP_PICK(j->isa, d, bsri_fold_v, (j->kind, x, n, &v));
     return v;
 }
 /* Whole blocks p to end-1 of an item. */
@@ -10374,8 +10504,8 @@ static void bsri_reduce_column_block(bsri_reduce_columns *t, int64_t block_col, 
         for (i = 0; i < n; i++) {
             const void *row = bsri_row_at(held, &x, i * w);
             if (held == BSR_I32) bsri_column_i32(j->kind, sum, row, w);
-            else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_column_v, (j->kind, sum, row, w));
-            else BSRI_PICK(j->isa, d, bsri_column_v, (j->kind, sum, row, w));
+            else if (held == BSR_F32) BSRI_MAP_PICK(j->isa, f, bsri_column_v, (j->kind, sum, row, w));
+            else BSRI_MAP_PICK(j->isa, d, bsri_column_v, (j->kind, sum, row, w));
         }
     }
 }
@@ -10423,7 +10553,7 @@ static void bsri_reduce_columns_task(void *arg, int64_t task) {
 BSRI_CUDA_PART(bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j))
 static void bsri_reduce_prepare(const bsri_call *c, bsri_reduce *j) {
     const bsr_matrix *m = j->x;
-    j->compute = BSRI_BIT(m->dtype) & (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32)) &&
+    j->compute = BSRI_BIT(m->dtype) & (BSRI_REALS & ~BSRI_BIT(BSR_F64)) &&
                          !(c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F32 : BSR_F64;
     j->stored = bsri_stored_of(m);
     j->all = j->over == BSR_OVER_ROWS ? (double)m->cols : j->over == BSR_OVER_COLS ? (double)m->rows :
@@ -10459,6 +10589,8 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_reduce_check(const bsri_call *c, int kind, int over, const bsr_matrix *x, const bsr_dense *out) {
     bsri_spans set;
     bsri_stored_blocks s;
@@ -10485,12 +10617,13 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     bsri_call c;
     bsri_reduce j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_REDUCE, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
     return bsri_reduce_start(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>builder: one way to build a matrix from any source                                           */
@@ -10577,7 +10710,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->col_indices, element, m->col_batch_stride, 1, size, stride,
                               BSRI_WRITE, 0));
     if (!b->with_values) return BSR_OK;
-    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_NUMBERS, BSR_ARG_MATRIX));
     for (i = 0; i < 3; i++)
         if (b->value_stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_MATRIX, 6 + i, b->value_stride[i]);
     size[1] = m->block_rows, size[2] = m->block_cols;
@@ -10587,9 +10720,9 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
 /* Values go among the float types; integers keep theirs. */
 static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, int operand) {
     uint32_t pair = BSRI_BIT(from) | BSRI_BIT(to);
-    if (from != to && (pair & ~BSRI_FLOATS))
+    if (from != to && (pair & ~BSRI_REALS))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, operand, -1, to,
-                                BSRI_FLOATS & BSRI_BIT(from) ? BSRI_FLOATS : BSRI_BIT(from));
+                                BSRI_REALS & BSRI_BIT(from) ? BSRI_REALS : BSRI_BIT(from));
     return BSR_OK;
 }
 
@@ -10643,7 +10776,7 @@ static int64_t bsri_row_of_stored(const bsri_build *b, int64_t item, int64_t r, 
 }
 static void bsri_put_sum(const bsri_entries *e, const int64_t *order, int64_t n, char *dst, int dtype) {
     int64_t i;
-    if (BSRI_BIT(dtype) & BSRI_FLOATS) { /* sums in f64, rounded once; a single -0 stays */
+    if (BSRI_BIT(dtype) & BSRI_REALS) { /* sums in f64, rounded once; a single -0 stays */
         double sum = e->values ? bsri_load_f64(e->values, e->dtype, order[0]) : 1.0;
         for (i = 1; i < n; i++) sum += e->values ? bsri_load_f64(e->values, e->dtype, order[i]) : 1.0;
         bsri_store_f64(dst, dtype, 0, sum);
@@ -10690,7 +10823,7 @@ static void bsri_put_value(const bsri_build *b, const bsri_merge *e, int64_t p, 
     const int64_t at = e->order ? e->order[p] : p;
     if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * at, 8);
     else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * at, 4);
-    else if (BSRI_BIT(b->to.dtype) & BSRI_FLOATS)
+    else if (BSRI_BIT(b->to.dtype) & BSRI_REALS)
         bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, at) : 1.0);
     else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, at) : 1);
 }
@@ -11057,6 +11190,8 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
 /* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                            */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* A dense source of b: fits the target's batch, type goes. */
 static bsr_status bsri_build_dense_check(const bsri_call *c, bsri_build *b, const bsr_dense *source, uint32_t accepted) {
     bsri_spans set;
@@ -11076,7 +11211,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
     if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_NUMBERS : BSRI_ANY));
     b.dense = source;
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
     used = bsri_dense_used(source), b.dense = &used;
@@ -11125,7 +11260,7 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_CSR, exec));
     if (bsri_checking(&c))
-        BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_NUMBERS, values ? BSRI_READ : BSRI_PATTERN));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
@@ -11142,7 +11277,7 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
     int64_t i, at;
     array[0] = row, array[1] = s->col_indices, array[2] = s->values;
     BSRI_TRY(bsri_check_matrix_sizes(c, s, BSR_ARG_SOURCE));
-    if (s->values) BSRI_TRY(bsri_check_dtype(c, s->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_SOURCE));
+    if (s->values) BSRI_TRY(bsri_check_dtype(c, s->dtype, BSRI_NUMBERS, BSR_ARG_SOURCE));
     for (i = 0; i < 2; i++)
         if (!array[i] && s->nnz) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_SOURCE, i, 0);
     for (i = 0; i < 3; i++)
@@ -11246,7 +11381,7 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
 static bsr_status bsri_prune_check_sparse(const bsri_call *c, bsri_build *b, const bsr_matrix *s) {
     bsri_spans set;
     set.count = 0;
-    BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_NUMBERS, BSRI_READ));
     if (s->block_rows != b->to.block_rows)
         return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, b->to.block_rows, s->block_rows);
     if (s->block_cols != b->to.block_cols)
@@ -11290,7 +11425,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     BSRI_TRY(bsri_build_begin(&c, &b, m, d ? d->rows : s->rows, d ? d->cols : s->cols, 1));
     b.dense = d, b.sparse = s, b.norm_kind = norm;
     if (bsri_checking(&c)) {
-        if (d) BSRI_TRY(bsri_build_dense_check(&c, &b, d, BSRI_FLOATS | BSRI_INTS));
+        if (d) BSRI_TRY(bsri_build_dense_check(&c, &b, d, BSRI_NUMBERS));
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
@@ -11299,6 +11434,8 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
 }
+
+BSRI_SELDOM_END
 
 typedef struct bsri_expand {
     const bsr_matrix *m;
@@ -11319,7 +11456,7 @@ static int64_t bsri_line_column(const void *arg, int64_t i) {
 /* Row k of a line in columns [from, from + n) of d, where elements that stand there more than once are written: summed in f64
    in the order of the blocks and rounded once, integers modulo 2^32. dst is the row's element in column `from`. */
 static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, char *dst, int64_t from, int64_t n) {
-    const int floats = (BSRI_BIT(d->dtype) & BSRI_FLOATS) != 0, dtype = l->m->dtype;
+    const int floats = (BSRI_BIT(d->dtype) & BSRI_REALS) != 0, dtype = l->m->dtype;
     double sum[BSRI_SUMS];
     uint32_t whole[BSRI_SUMS];
     uint8_t count[BSRI_SUMS];
@@ -11401,6 +11538,9 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     }
     if (repeats) bsri_expand_repeats(&l, d, bsri_at(d->data, d->dtype, offset + top * d->row_stride), rows);
 }
+
+BSRI_SELDOM_BEGIN
+
 BSRI_CUDA_PART(bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out))
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
@@ -11413,8 +11553,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     if (bsri_checking(&c)) {
         bsri_spans set;
         set.count = 0;
-        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
-        BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_NUMBERS, BSRI_READ));
+        BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_NUMBERS, BSRI_WRITE));
         BSRI_TRY(bsri_check_convertible(&c, m->dtype, out->dtype, BSR_ARG_OUT));
         if (bsri_ceil_div(out->rows, m->block_rows) != bsri_block_rows(m))
             return bsri_fail_wanted(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, m->rows);
@@ -11436,6 +11576,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* Blocks of another size. The first place in [low, high) of a list of ascending columns whose column is `at` or more. */
 static int64_t bsri_column_from(const void *col, int index_dtype, int64_t low, int64_t high, int64_t at) {
@@ -11532,9 +11674,12 @@ static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r
     }
     return n;
 }
+
+BSRI_SELDOM_BEGIN
+
 /* The checks of a source of whole blocks: fits, ascending columns (they are the result's). */
 static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
-    BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, b->with_values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_NUMBERS, b->with_values ? BSRI_READ : BSRI_PATTERN));
     BSRI_TRY(bsri_build_check(c, b, set));
     if (b->with_values) BSRI_TRY(bsri_check_convertible(c, s->dtype, b->to.dtype, BSR_ARG_MATRIX));
     return bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE);
@@ -11566,6 +11711,8 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
     return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
 }
 
+BSRI_SELDOM_END
+
 typedef struct bsri_numbered { /* rows of entries */
     const bsr_matrix *m;
     void *row;
@@ -11576,6 +11723,9 @@ static void bsri_number_row(void *arg, int64_t r) {
     int64_t p = bsri_index(job->m->crow_indices, dt, r), end = bsri_index(job->m->crow_indices, dt, r + 1);
     for (; p < end; p++) bsri_set_index(job->row, dt, p, r);
 }
+
+BSRI_SELDOM_BEGIN
+
 /* CSR and COO: matrices of 1 x 1 blocks, with or without an array of rows. */
 static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matrix *source, int64_t rows, int64_t cols,
                                   int64_t *nnz, bsr_matrix *m, void *row, const bsr_exec *exec) {
@@ -11623,10 +11773,13 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
     return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
 }
 
+BSRI_SELDOM_END
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>conv-calls: views of images and filters; checks, plan, public functions                      */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
 /* Packed sizes, innermost first in memory: which of them is what, is up to the caller. */
 BSR_API bsr_dense bsr_dense_image(const void *data, int dtype, int order, int dims, const int64_t *size, int64_t images,
                                   int64_t channels) {
@@ -11782,7 +11935,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
     bsr_plan plan;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, w ? w->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, w ? w->dtype : 0);
     BSRI_TRY(bsri_check_conv_backend(&c));
     if (trans && !turned) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
@@ -11828,7 +11981,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     bsr_plan plan;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
     BSRI_TRY(bsri_check_conv_backend(&c));
     memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(&e, 0, sizeof e);
     q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
@@ -11880,7 +12033,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     bsr_exec rest;
     int64_t cols, bytes;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_CONV, 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, 0);
     set.count = 0;
     BSRI_TRY(bsri_check_dense(&c, &set, filter, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
     BSRI_TRY(bsri_join(&c, &taps, filter->batch_dims, filter->batch, BSR_ARG_SOURCE));
@@ -11903,6 +12056,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     bsri_scratch_end(&c, &scratch);
     return status;
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>views: transposed index, schedule, validate                                                  */
@@ -11956,6 +12110,8 @@ static void bsri_transposed_one(void *arg, int64_t i) {
     bsri_transposed_arrays(&job->one, job->buffer, &job->view, i, array);
     bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
 }
+
+BSRI_SELDOM_BEGIN
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
 static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
@@ -12012,6 +12168,8 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* The lines that a schedule orders, and what stands in each: rows with their columns, or columns with their rows. */
 typedef struct bsri_lines {
@@ -12128,6 +12286,8 @@ static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
     return count;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_schedule_place(const bsri_call *c, const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t most = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
     if (group != 1 && group != 2 && group != 4 && group != 8)
@@ -12184,6 +12344,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* One pattern's transposed index against the (already validated) pattern. Entries are numbered through each array. */
 static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_job *job, int64_t i) {
@@ -12291,6 +12453,8 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layout-masks: blocks that attention layouts keep                                             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks) {
     bsr_layout l;
@@ -12499,6 +12663,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
     }
 #endif
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>readers: numbers, Matrix Market, DLMC                                                        */
@@ -12851,6 +13016,8 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tables: tuned rows: order, changes, text, lookup                                             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 /* A row is BSRI_ROW_FIELDS numbers, of which the first BSRI_ROW_KEY are its key and BSRI_ROW_EXACT those that a lookup never
    bends: rows are sorted by them, so that what may serve a call stands together. */
@@ -13311,6 +13478,7 @@ static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tu
 
 #ifdef BSRI_CHOOSERS /* BSRI_CUDA, or a C++ program that tests the choosers alone */
 } /* extern "C": tiles and kernels are templates */
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-types: what kernels of products, sampled products, softmax and attention are given      */
@@ -18702,6 +18870,8 @@ extern "C" {
 /* >>tuner: the climb, measuring, verifying                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 static bsr_climb_point *bsri_climb_seen(const bsr_climb *c, const int32_t *v) {
     int32_t i;
     for (i = 0; i < c->memo_count; i++)
@@ -19441,8 +19611,8 @@ static const struct bsri_file_dtype {
 } bsri_file_dtypes[] = {
     {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
     {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
-    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, 0},
-    {"F8_E5M2", 8, 0},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
+    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, BSR_E4M3},
+    {"F8_E5M2", 8, BSR_E5M2},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
     {"F6_E3M2", 6, 0},     {"F4", 4, 0},
 };
 static int bsri_file_is_name(const bsri_json *j, uint64_t from, const char *name) {
@@ -19848,8 +20018,8 @@ static void bsri_put_json(bsri_text *t, const char *s) {
     char one[8];
     for (; *s; s++) {
         const unsigned char ch = (unsigned char)*s;
-        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
-        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        if (ch < 0x20) (void)snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else (void)snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
         bsri_put(t, one);
     }
 }
@@ -20148,6 +20318,7 @@ BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, 
     return bsri_write_file(&c, items, count, buffer, size, bytes);
 #endif
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>create: contexts and what they can do                                                        */
@@ -20257,7 +20428,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
@@ -20280,7 +20451,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_TO_CSR:
         case BSR_OP_TO_COO:
         case BSR_OP_REBLOCK:
-        case BSR_OP_PRUNE: return (is_float && to_float) || (dtype == out_dtype && (dtype == BSR_I8 || dtype == BSR_I32));
+        case BSR_OP_PRUNE:
+            if (dtype == BSR_I8 || dtype == BSR_I32) return dtype == out_dtype;
+            return bsri_is_one_of(BSRI_REALS, dtype) && bsri_is_one_of(BSRI_REALS, out_dtype);
         case BSR_OP_VALIDATE:
         case BSR_OP_FROM_BLOCK_MASK:
         case BSR_OP_RANDOM_PATTERN:
