@@ -11896,7 +11896,7 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, p->w, p->id_w, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, q->b, BSR_ARG_X, BSRI_OPERANDS, BSRI_READ));
-    BSRI_TRY(bsri_check_dense_sizes(c, q->out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS));
+    BSRI_TRY(bsri_check_dense_sizes(c, q->out, BSR_ARG_OUT, BSRI_NUMBERS));
     BSRI_TRY(bsri_check_conv_shape(c, p->shape));
     BSRI_TRY(bsri_check_conv_sizes(c, p));
     BSRI_TRY(bsri_check_pair_dtypes(c, p->w->dtype, q->b->dtype, BSR_ARG_X, q->out->dtype, BSR_ARG_OUT));
@@ -11959,7 +11959,7 @@ static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_ca
     BSRI_TRY(bsri_check_dense(c, &set, p->gives, BSR_ARG_DY, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, p->takes, BSR_ARG_X, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_matrix_sizes(c, p->w, BSR_ARG_OUT));
-    BSRI_TRY(bsri_check_dtype(c, p->w->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_dtype(c, p->w->dtype, BSRI_NUMBERS, BSR_ARG_OUT));
     BSRI_TRY(bsri_check_conv_shape(c, p->shape));
     BSRI_TRY(bsri_check_conv_sizes(c, p));
     BSRI_TRY(bsri_check_pair_dtypes(c, p->gives->dtype, p->takes->dtype, BSR_ARG_X, p->w->dtype, BSR_ARG_OUT));
@@ -11967,7 +11967,7 @@ static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_ca
     if (q->input && q->input->batch_dims)
         return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_INPUT, -1, q->input->batch_dims, 0);
     BSRI_TRY(bsri_check_sampled_input(c, q, &set));
-    BSRI_TRY(bsri_check_matrix_same(c, &set, p->w, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    BSRI_TRY(bsri_check_matrix_same(c, &set, p->w, BSR_ARG_OUT, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     BSRI_TRY(bsri_check_structure(c, p->w, BSR_ARG_OUT, 0));
     return q->input ? bsri_check_same_pattern(c, p->w, q->input, BSR_ARG_INPUT) : BSR_OK;
 }
@@ -12035,7 +12035,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, 0);
     set.count = 0;
-    BSRI_TRY(bsri_check_dense(&c, &set, filter, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(&c, &set, filter, BSR_ARG_SOURCE, BSRI_NUMBERS, BSRI_READ));
     BSRI_TRY(bsri_join(&c, &taps, filter->batch_dims, filter->batch, BSR_ARG_SOURCE));
     if (!bsri_mul(taps.count, filter->cols, &cols) || !bsri_mul(cols, filter->rows, &bytes) ||
         !bsri_mul(bytes, (int64_t)bsr_dtype_size(filter->dtype), &bytes) || bytes > INT64_MAX - 64)

@@ -6,10 +6,12 @@
 #include "ref64.h"
 #include "ref_conv.h"
 
-static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
+static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_E4M3, BSR_E5M2};
+#define DTYPES ((int)BT_COUNT(dtypes))
 static int result_of(int dtype) {
     static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
     if (dtype == BSR_I8) return of_bytes[bt_below(5)];
+    if (t_is_f8(dtype)) return of_bytes[2 + bt_below(3)];
     return dtype != BSR_F64 && bt_below(3) == 0 ? (int)BSR_F32 : dtype;
 }
 static double factor_of(int out_type) { return t_is_float(out_type) ? bt_uniform() * 2 - 1 : (double)bt_range(-3, 3); }
@@ -137,7 +139,7 @@ TEST(signals_exhaustively) {
                 for (dilation = 1; dilation <= 2; dilation++)
                     for (before = 0; before <= 2; before++)
                         for (after = 0; after <= 2; after++) {
-                            conv c = conv_new(dtypes[turn++ % 5], 1, FILL_INTEGER);
+                            conv c = conv_new(dtypes[turn++ % DTYPES], 1, FILL_INTEGER);
                             bt_case("%d pixels, kernel %d, stride %d, dilation %d, padding %d and %d", (int)in, (int)kernel,
                                     (int)stride, (int)dilation, (int)before, (int)after);
                             conv_axis(&c, 0, in, kernel, stride, dilation, before, after);
@@ -157,7 +159,7 @@ TEST(images_of_all_axes) {
     for (i = 0; i < AXES; i++)
         for (j = 0; j < AXES; j++)
             for (turn = 0; turn < 2; turn++) {
-                conv c = conv_new(dtypes[(i * AXES + j + turn * 2) % 5], 2, FILL_INTEGER);
+                conv c = conv_new(dtypes[(i * AXES + j + turn * 2) % DTYPES], 2, FILL_INTEGER);
                 bt_case("axes %d and %d, turn %d", i, j, turn);
                 axis_of(&c, 0, i), axis_of(&c, 1, j);
                 small_case(&c);
@@ -168,7 +170,7 @@ TEST(volumes_of_all_axes) {
     for (i = 0; i < AXES; i++)
         for (j = 0; j < AXES; j++)
             for (k = (i + j) % 3; k < AXES; k += 3) {
-                conv c = conv_new(dtypes[(i + j * AXES + k) % 5], 3, FILL_INTEGER);
+                conv c = conv_new(dtypes[(i + j * AXES + k) % DTYPES], 3, FILL_INTEGER);
                 if (i > 5 && j > 5 && k > 5) continue;
                 bt_case("axes %d, %d and %d", i, j, k);
                 axis_of(&c, 0, i), axis_of(&c, 1, j), axis_of(&c, 2, k);
@@ -184,7 +186,7 @@ TEST(volumes_of_all_axes) {
 TEST(sizes) {
     static const int64_t channels[] = {1, 3, 8, 16, 17, 31, 64, 65, 200}, widths[] = {1, 2, 7, 13, 16, 33, 64, 65, 70};
     int d, turn;
-    for (d = 0; d < 5; d++)
+    for (d = 0; d < DTYPES; d++)
         for (turn = 0; turn < 40; turn++) {
             const int64_t cg = channels[bt_below(turn % 4 ? 7 : 9)], og = channels[bt_below(turn % 4 ? 7 : 9)];
             const int64_t g = cg * og > 300 ? 1 : bt_range(1, 3), w = widths[bt_below(cg * og > 1000 ? 5 : 9)];
@@ -204,7 +206,7 @@ TEST(sizes) {
 }
 TEST(epilogues) {
     int d, has, trans;
-    for (d = 0; d < 5; d++)
+    for (d = 0; d < DTYPES; d++)
         for (has = 0; has < 64; has++)
             for (trans = 0; trans < 2; trans++) {
                 const int out_type = result_of(dtypes[d]), whole = !t_is_float(out_type), side = whole ? (int)BSR_I32 : out_type;
@@ -243,7 +245,7 @@ TEST(epilogues) {
 }
 TEST(weight_gradients_add) {
     int d, turn;
-    for (d = 0; d < 5; d++)
+    for (d = 0; d < DTYPES; d++)
         for (turn = 0; turn < 12; turn++) {
             const int out_type = result_of(dtypes[d]);
             conv c = conv_new(dtypes[d], 2, FILL_SIGNED);
@@ -261,7 +263,7 @@ TEST(depthwise) {
     static const int64_t counts[] = {2, 16, 64, 65, 100};
     static const int layouts[] = {COL, FIRST, -1};
     int d, b, layout, turn;
-    for (d = 0; d < 5; d++)
+    for (d = 0; d < DTYPES; d++)
         for (b = 0; b < (int)BT_COUNT(sides); b++)
             for (layout = 0; layout < 3; layout++)
                 for (turn = 0; turn < 2; turn++) {
@@ -277,7 +279,7 @@ TEST(depthwise) {
 /* Filters with taps that nobody has, and none at all. */
 TEST(absent_taps) {
     int d, kept;
-    for (d = 0; d < 5; d++)
+    for (d = 0; d < DTYPES; d++)
         for (kept = -1; kept < 9; kept++) {
             conv c = conv_new(dtypes[d], 2, FILL_SIGNED);
             int64_t p;
