@@ -5115,10 +5115,10 @@ BSRI_A_v2 static inline __m128i bsri_part16(const uint16_t *p, int n) {
     for (i = 0; i < n; i++) in[i] = p[i];
     return BSRI_LOAD128(in);
 }
-BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
-    int8_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+BSRI_A_v2 static inline __m128i bsri_part8(const void *p, int n) {
+    uint8_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int i;
-    for (i = 0; i < n; i++) in[i] = p[i];
+    for (i = 0; i < n; i++) in[i] = ((const uint8_t *)p)[i];
     return BSRI_LOAD64(in);
 }
 #define BSRI_E_f_v2f float
@@ -5126,16 +5126,22 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
 #define BSRI_E_h_v2f uint16_t
 #define BSRI_E_b_v2f uint16_t
 #define BSRI_E_c_v2i int8_t
+#define BSRI_E_e_v2f uint8_t
+#define BSRI_E_g_v2f uint8_t
 #define BSRI_IN_f_v2f(p) BSRI_LOAD_v2f(p)
 #define BSRI_IN_d_v2d(p) BSRI_LOAD_v2d(p)
 #define BSRI_IN_h_v2f(p) _mm256_cvtph_ps(BSRI_LOAD128(p))
 #define BSRI_IN_b_v2f(p) BSRI_C2_BF16(BSRI_LOAD128(p))
 #define BSRI_IN_c_v2i(p) _mm256_cvtepi8_epi32(BSRI_LOAD64(p))
+#define BSRI_IN_e_v2f(p) bsri_c2_e4m3(BSRI_LOAD64(p))
+#define BSRI_IN_g_v2f(p) BSRI_C2_E5M2(BSRI_LOAD64(p))
 #define BSRI_INM_f_v2f(dst, p, m, n) BSRI_LOADM_v2f(dst, p, m)
 #define BSRI_INM_d_v2d(dst, p, m, n) BSRI_LOADM_v2d(dst, p, m)
 #define BSRI_INM_h_v2f(dst, p, m, n) dst = _mm256_cvtph_ps(bsri_part16(p, n)), (void)(m)
 #define BSRI_INM_b_v2f(dst, p, m, n) dst = BSRI_C2_BF16(bsri_part16(p, n)), (void)(m)
 #define BSRI_INM_c_v2i(dst, p, m, n) dst = _mm256_cvtepi8_epi32(bsri_part8(p, n)), (void)(m)
+#define BSRI_INM_e_v2f(dst, p, m, n) dst = bsri_c2_e4m3(bsri_part8(p, n)), (void)(m)
+#define BSRI_INM_g_v2f(dst, p, m, n) dst = BSRI_C2_E5M2(bsri_part8(p, n)), (void)(m)
 #define BSRI_E_f_v3f float
 #define BSRI_E_d_v3d double
 #define BSRI_IN_f_v3f(p) BSRI_LOAD_v3f(p)
@@ -5147,18 +5153,24 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
 #define BSRI_E_h_v5f uint16_t
 #define BSRI_E_b_v5f uint16_t
 #define BSRI_E_c_v5i int8_t
+#define BSRI_E_e_v5f uint8_t
+#define BSRI_E_g_v5f uint8_t
 #define BSRI_IN_f_v5f(p) BSRI_LOAD_v5f(p)
 #define BSRI_IN_d_v5d(p) BSRI_LOAD_v5d(p)
 #define BSRI_IN_h_v5f(p) _mm512_cvtph_ps(BSRI_LOAD256(p))
 #define BSRI_IN_b_v5f(p) BSRI_C5_BF16(BSRI_LOAD256(p))
 #define BSRI_IN_c_v5i(p) _mm512_cvtepi8_epi32(BSRI_LOAD128(p))
+#define BSRI_IN_e_v5f(p) bsri_c5_e4m3(BSRI_LOAD128(p))
+#define BSRI_IN_g_v5f(p) BSRI_C5_E5M2(BSRI_LOAD128(p))
 #define BSRI_INM_f_v5f(dst, p, m, n) BSRI_LOADM_v5f(dst, p, m)
 #define BSRI_INM_d_v5d(dst, p, m, n) BSRI_LOADM_v5d(dst, p, m)
 #define BSRI_INM_h_v5f(dst, p, m, n) dst = _mm512_cvtph_ps(BSRI_L16M(p, m))
 #define BSRI_INM_b_v5f(dst, p, m, n) dst = BSRI_C5_BF16(BSRI_L16M(p, m))
 #define BSRI_INM_c_v5i(dst, p, m, n) dst = _mm512_cvtepi8_epi32(BSRI_L8M(p, m))
+#define BSRI_INM_e_v5f(dst, p, m, n) dst = bsri_c5_e4m3(BSRI_L8M(p, m))
+#define BSRI_INM_g_v5f(dst, p, m, n) dst = BSRI_C5_E5M2(BSRI_L8M(p, m))
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(f, v2f, v2) X(d, v2d, v2) X(h, v2f, v2) X(b, v2f, v2) X(c, v2i, v2) \
-    X(f, v5f, v5) X(d, v5d, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5)
+    X(e, v2f, v2) X(g, v2f, v2) X(f, v5f, v5) X(d, v5d, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5) X(e, v5f, v5) X(g, v5f, v5)
 #else
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
@@ -5474,7 +5486,7 @@ static int bsri_lanes(int isa, int compute) {
 /* Can dots read this type where it is? What they can't is packed for them, but integers. */
 static int bsri_dots_read(int isa, int compute, int dtype) {
     if (dtype == compute) return compute != BSR_I32;
-    return BSRI_X86 && isa >= BSR_ISA_AVX2 && compute != BSR_F64 && (dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_I8);
+    return BSRI_X86 && isa >= BSR_ISA_AVX2 && compute != BSR_F64 && dtype != BSR_F32; /* converted as they are loaded */
 }
 static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
@@ -5490,6 +5502,8 @@ static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const vo
     else if (BSRI_HAS_F16 && dtype == BSR_F16) BSRI_PICK_WIDE(bsri_tall_h_v, f, (f, a, b, t, end, (float *)c));
     else if (BSRI_HAS_BF16 && dtype == BSR_BF16) BSRI_PICK_WIDE(bsri_tall_b_v, f, (f, a, b, t, end, (float *)c));
     else if (BSRI_HAS_I8 && dtype == BSR_I8) BSRI_PICK_WIDE(bsri_tall_c_v, i, (f, a, b, t, end, (uint32_t *)c));
+    else if (BSRI_HAS_F8 && dtype == BSR_E4M3) BSRI_PICK_WIDE(bsri_tall_e_v, f, (f, a, b, t, end, (float *)c));
+    else if (BSRI_HAS_F8 && dtype == BSR_E5M2) BSRI_PICK_WIDE(bsri_tall_g_v, f, (f, a, b, t, end, (float *)c));
 #endif
     else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_tall_f_v, (f, a, b, t, end, (float *)c));
 }
