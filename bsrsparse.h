@@ -8196,26 +8196,36 @@ typedef struct bsri_attention {
     int64_t tiles, group, groups; /* query tiles of a block row; block rows of a task; tasks of a batch item */
 } bsri_attention;
 
-/* Columns of one stored block in a key tile. */
+/* Columns, or rows, of one stored block in a tile of scores. */
 typedef struct bsri_piece {
-    int64_t block, inner, col; /* position in values; first column in the block, of all */
-    int64_t at, width;         /* place in the tile */
+    int64_t block, inner, first; /* position in values; first column (row) in the block, of all */
+    int64_t at, width;           /* place in the tile */
 } bsri_piece;
+/* An operand whose rows meet others in the products of a tile. */
+typedef struct bsri_factor {
+    const bsr_dense *d;
+    const char *data; /* of the item */
+    void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    double scale;     /* by which they are multiplied there */
+    int held;         /* they are there already */
+} bsri_factor;
 
+/* A tile of scores: rows in bands, columns in pieces. A forward tile has one band and pieces of many blocks, one of a gradient by
+   keys many bands and one piece: where a band and a piece meet, one of their positions in values is 0 and the sum is right. */
 typedef struct bsri_query_tile {
     const bsri_attention *job;
     bsri_item mask;
-    const char *q, *k, *v;
+    bsri_factor q, k, v;
     bsri_bias relative, padding;
     bsr_position position;
-    int64_t row, rows, inner; /* first row, their number, the first's place in the block */
-    int64_t panel, depth;     /* columns of v and out at work */
-    bsri_piece piece[BSRI_TILE_F32];
-    int64_t pieces, cols;
-    void *tile_q, *tile_kv, *tile_s, *tile_out;
+    int64_t panel, depth; /* columns of v and out at work */
+    bsri_piece band[BSRI_TILE_F32], piece[BSRI_TILE_F32];
+    int64_t bands, rows, pieces, cols;
+    void *tile_s, *tile_out;
+    void *tile_raw;            /* where it is not null: scores as the score function has them */
     bsri_bias_row padding_row; /* what padding adds to the tile's columns: the same for all rows */
     double max[BSRI_TILE_F32], sum[BSRI_TILE_F32];
-    uint64_t special, forbidden[BSRI_TILE_F32]; /* see bsri_attention_shield() */
+    uint64_t forbidden[BSRI_TILE_F32]; /* of each row's columns: see bsri_attention_add() */
 } bsri_query_tile;
 
 static int64_t bsri_round16(int64_t n) { return (n + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX; }
@@ -8226,13 +8236,16 @@ static void *bsri_tile_output(const bsri_query_tile *t, int64_t row) {
     return bsri_row_at(t->job->compute, t->tile_out, row * bsri_round16(t->depth));
 }
 
+/* The first of the tile's rows, or columns, of all. */
+static int64_t bsri_tile_row(const bsri_query_tile *t) { return t->band[0].first; }
+
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or above the
    diagonal for all rows, is passed over. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
     int64_t limit = j->k->rows;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, t->row + t->rows + j->causal_offset);
+    if (j->options->flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, bsri_tile_row(t) + t->rows + j->causal_offset);
     t->pieces = 0, t->cols = 0;
     while (*p < end) {
         int64_t first = bsri_index(t->mask.col, m->index_dtype, *p) * m->block_cols;
@@ -8245,63 +8258,74 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
-        piece->block = *p, piece->inner = *inner, piece->col = first + *inner, piece->at = t->cols, piece->width = width;
+        piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
         t->pieces++, t->cols += width, *inner += width;
     }
     return t->cols;
 }
 
-static void bsri_attention_pack_q(const bsri_query_tile *t, int64_t d, int64_t depth) {
+/* Columns d .. d+depth-1 of f's rows that are the tile's rows. */
+static void bsri_rows_pack(const bsri_query_tile *t, const bsri_factor *f, int64_t d, int64_t depth) {
     const bsri_attention *j = t->job;
-    const bsr_dense *q = j->q;
-    const char *from = bsri_at(t->q, q->dtype, t->row * q->row_stride + d * q->col_stride);
     const int64_t ld = bsri_round16(depth);
-    bsri_tile_pack(j->isa, j->compute, t->tile_q, ld, from, q->dtype, t->rows, depth, q->row_stride, q->col_stride);
-    bsri_row_scale(j->isa, j->compute, t->tile_q, t->rows * ld, j->scale);
+    int64_t i;
+    for (i = 0; i < t->bands; i++)
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->band[i].at * ld), ld,
+                       bsri_at(f->data, f->d->dtype, t->band[i].first * f->d->row_stride + d * f->d->col_stride), f->d->dtype,
+                       t->band[i].width, depth, f->d->row_stride, f->d->col_stride);
+    if (f->scale != 1) bsri_row_scale(j->isa, j->compute, f->tile, t->rows * ld, f->scale);
 }
 
-/* Columns d .. d+depth-1 of the tile's keys, transposed. Many narrow pieces are first brought together, in the scores' place
-   as long as that is free, so that one transposition serves them all. */
-static void bsri_attention_pack_k(const bsri_query_tile *t, int64_t d, int64_t depth) {
+/* Columns d .. d+depth-1 of f's rows that are the tile's columns, transposed. Many narrow pieces are first brought together in
+   `spare`, as large as the scores and free as long as d is 0, so that one transposition serves them all. */
+static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, int64_t d, int64_t depth, void *spare) {
     const bsri_attention *j = t->job;
-    const bsr_dense *k = j->k;
+    const bsr_dense *k = f->d;
     const int64_t ld = j->tile;
     int64_t i, at, part;
     if (t->pieces > 1 && t->cols < t->pieces * BSRI_LANES_MAX && d == 0 && k->row_stride != 1) {
         for (at = 0; at < depth; at += part) {
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
-                bsri_tile_load(j->isa, j->compute, bsri_tile_score(t, t->piece[i].at, 0), ld,
-                               bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + at * k->col_stride), k->dtype,
+                bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
+                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
                                t->piece[i].width, part, k->row_stride, k->col_stride);
-            bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, at * ld), ld, t->tile_s, j->compute, part,
-                           t->cols, 1, ld);
+            bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
+                           ld);
         }
         return;
     }
     for (i = 0; i < t->pieces; i++)
-        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at), ld,
-                       bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + d * k->col_stride), k->dtype, depth,
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
+                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
                        t->piece[i].width, k->col_stride, k->row_stride);
 }
 
-/* Scores of the tile: scale Q K^T. */
-static void bsri_attention_scores(const bsri_query_tile *t) {
+/* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
+static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x, const bsri_factor *y, void *s) {
     const bsri_attention *j = t->job;
-    const bsr_dense *k = j->k;
     int64_t d, depth;
-    if (!k->cols) memset(t->tile_s, 0, (size_t)(t->rows * j->tile) * bsr_dtype_size(j->compute));
-    for (d = 0; d < k->cols; d += depth) {
-        const void *b = t->tile_kv;
+    if (!y->d->cols) memset(s, 0, (size_t)(t->rows * j->tile) * bsr_dtype_size(j->compute));
+    for (d = 0; d < y->d->cols; d += depth) {
+        const void *b = y->tile;
         int64_t ldb = j->tile;
-        depth = bsri_min(k->cols - d, BSRI_TILE_DEPTH);
-        if (k->cols > BSRI_TILE_DEPTH) bsri_attention_pack_q(t, d, depth);
-        if (t->pieces == 1 && k->dtype == j->compute && k->row_stride == 1) /* stored transposed already */
-            b = bsri_at(t->k, k->dtype, t->piece[0].col + d * k->col_stride), ldb = k->col_stride;
-        else bsri_attention_pack_k(t, d, depth);
-        bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, t->tile_q, bsri_round16(depth), 1, b, ldb, t->tile_s, j->tile,
-                     d > 0);
+        depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
+        if (!x->held) bsri_rows_pack(t, x, d, depth);
+        if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
+            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+        else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
+        bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
+}
+
+/* A row of the tile: its place there, among all, in its block; of which position in values a band knows. */
+typedef struct bsri_score_line {
+    int64_t at, row, inner, block;
+} bsri_score_line;
+static bsri_score_line bsri_tile_line(const bsri_piece *band, int64_t i) {
+    bsri_score_line l;
+    l.at = band->at + i, l.row = band->first + i, l.inner = band->inner + i, l.block = band->block;
+    return l;
 }
 
 /* The user's functions on `width` scores of one row. */
@@ -8322,58 +8346,72 @@ static int bsri_attention_user(const bsri_query_tile *t, void *s, int64_t row, i
     return forbids;
 }
 
-/* First element of one piece's row i in the mask's values; 0 where the mask counts by pattern, whose strides mean nothing. */
-static int64_t bsri_mask_at(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+/* First element of one piece's part of a row in the mask's values; 0 where the mask counts by pattern, whose strides mean
+   nothing. */
+static int64_t bsri_mask_at(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const int64_t *ms = t->job->mask_strides;
     if (!(t->job->options->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return 0;
-    return p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+    return (l->block + p->block) * ms[0] + l->inner * ms[1] + p->inner * ms[2];
 }
-/* What comes before the score function, for row i and one piece. Like the next one it returns whether a position is forbidden. */
-static int bsri_attention_bias(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+/* What comes before the score function, for a row and one piece. Like the next one it returns whether a position is forbidden. */
+static int bsri_attention_bias(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p);
-    void *s = bsri_tile_score(t, i, p->at);
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p);
+    void *s = bsri_tile_score(t, l->at, p->at);
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_MASK_ADDITIVE)
         forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
-    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, t->row + i, p->col, p->width);
+    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, l->row, p->first, p->width);
     return forbids;
 }
 /* What comes after it. */
-static int bsri_attention_forbid(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+static int bsri_attention_forbid(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p), row = t->row + i;
-    void *s = bsri_tile_score(t, i, p->at);
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p);
+    void *s = bsri_tile_score(t, l->at, p->at);
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_CAUSAL) {
-        const int64_t open = bsri_max(0, row + j->causal_offset + 1 - p->col);
+        const int64_t open = bsri_max(0, l->row + j->causal_offset + 1 - p->first);
         if (open < p->width)
             bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), p->width - open, (double)-INFINITY), forbids = 1;
     }
     if (j->options->flags & BSR_ATTENTION_MASK_BOOLEAN)
         forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
-    if (j->allow) forbids |= bsri_attention_user(t, s, row, p->col, p->width, 1);
+    if (j->allow) forbids |= bsri_attention_user(t, s, l->row, p->first, p->width, 1);
     return forbids;
 }
-/* Everything between product and softmax, in the documented order. Returns whether a position of the tile is forbidden. */
-static int bsri_attention_modify(bsri_query_tile *t) {
+/* Everything between product and softmax, in the documented order, for one row. */
+static int bsri_attention_modify_row(bsri_query_tile *t, const bsri_score_line *l) {
     const bsri_attention *j = t->job;
     const int pad = t->padding.data != NULL, pad_late = t->padding.mode == BSR_MASK_MUL;
+    void *s = bsri_tile_score(t, l->at, 0);
+    int64_t n;
+    int forbids = 0;
+    for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, l, &t->piece[n]);
+    if (pad && !pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+    if (t->tile_raw)
+        memcpy(bsri_row_at(j->compute, t->tile_raw, l->at * j->tile), s, (size_t)t->cols * bsr_dtype_size(j->compute));
+    for (n = 0; n < t->pieces && j->score; n++)
+        bsri_attention_user(t, bsri_tile_score(t, l->at, t->piece[n].at), l->row, t->piece[n].first, t->piece[n].width, 0);
+    for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, l, &t->piece[n]);
+    if (pad && pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+    return forbids;
+}
+/* The same for all rows. Returns whether a position of the tile is forbidden. */
+static int bsri_attention_modify(bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    const int pad = t->padding.data != NULL;
     int64_t i, n;
     int forbids = 0;
     bsri_row_fill(j->compute, &t->padding_row, pad ? t->cols : 0, 0);
     for (n = 0; n < t->pieces && pad; n++)
         bsri_score_bias(j->isa, j->compute, bsri_row_at(j->compute, &t->padding_row, t->piece[n].at), &t->padding, 0,
-                        t->piece[n].col, t->piece[n].width);
-    for (i = 0; i < t->rows && j->modifies; i++) {
-        void *s = bsri_tile_score(t, i, 0);
-        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, i, &t->piece[n]);
-        if (pad && !pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
-        for (n = 0; n < t->pieces && j->score; n++)
-            bsri_attention_user(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width, 0);
-        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, i, &t->piece[n]);
-        if (pad && pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
-    }
+                        t->piece[n].first, t->piece[n].width);
+    for (n = 0; n < t->bands && j->modifies; n++)
+        for (i = 0; i < t->band[n].width; i++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[n], i);
+            forbids |= bsri_attention_modify_row(t, &l);
+        }
     return forbids;
 }
 
@@ -8399,54 +8437,59 @@ static void bsri_attention_fold(bsri_query_tile *t) {
     }
 }
 
-/* V's rows of the tile as the product reads them. */
-static const void *bsri_attention_values(const bsri_query_tile *t, int64_t *ld, int copy) {
+/* f's rows that are the tile's columns, as a product reads them: t->depth of their elements from t->panel on. */
+static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_factor *f, int64_t *ld) {
     const bsri_attention *j = t->job;
-    const bsr_dense *v = j->v;
+    const bsr_dense *v = f->d;
     int64_t i;
-    if (!copy && t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
+    if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(t->v, v->dtype, t->piece[0].col * v->row_stride + t->panel);
+        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
-        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at * *ld), *ld,
-                       bsri_at(t->v, v->dtype, t->piece[i].col * v->row_stride + t->panel * v->col_stride), v->dtype,
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
+                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
                        t->piece[i].width, t->depth, v->row_stride, v->col_stride);
-    return t->tile_kv;
+    return f->tile;
 }
 
-/* A forbidden position must not contribute although 0 times NaN or inf is NaN: rows of V that are not finite are taken out of
-   the product (and zeroed in the packed tile) before scores become probabilities; bsri_attention_unshield() adds them where
-   they are allowed. */
-static void bsri_attention_shield(bsri_query_tile *t, int64_t ld) {
-    const bsri_attention *j = t->job;
-    int64_t c, i;
-    for (c = 0; c < t->cols; c++) {
-        void *v = bsri_row_at(j->compute, t->tile_kv, c * ld);
-        if (bsri_row_dot(j->isa, j->compute, v, v, t->depth) < (double)INFINITY) continue;
-        t->special |= (uint64_t)1 << c;
-        bsri_row_fill(j->compute, v, t->depth, 0);
+/* A forbidden position must not contribute although 0 times NaN or inf is NaN: which of n rows are not finite? */
+static uint64_t bsri_attention_special(const bsri_attention *j, const void *x, int64_t ld, int64_t n, int64_t depth) {
+    uint64_t special = 0;
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        const void *row = bsri_at(x, j->compute, i * ld);
+        if (!(bsri_row_dot(j->isa, j->compute, row, row, depth) < (double)INFINITY)) special |= (uint64_t)1 << i;
     }
-    for (i = 0; i < t->rows && t->special; i++)
-        for (c = 0, t->forbidden[i] = 0; c < t->cols; c++)
-            if (bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0) == (double)-INFINITY) t->forbidden[i] |= (uint64_t)1 << c;
+    return special;
 }
-static void bsri_attention_unshield(bsri_query_tile *t) {
+/* Notes which positions of the tile are `what`: -inf where it still has scores, 0 where it has probabilities. */
+static void bsri_attention_note(bsri_query_tile *t, double what) {
+    int64_t i, c;
+    for (i = 0; i < t->rows; i++)
+        for (c = 0, t->forbidden[i] = 0; c < t->cols; c++)
+            if (bsri_row_get(t->job->compute, bsri_tile_score(t, i, c), 0) == what) t->forbidden[i] |= (uint64_t)1 << c;
+}
+/* c += a b: a is m x n, of the tile's positions or (ar 1) of their transpose; b has n rows of t->depth. Rows of b that are
+   special count only where they are not forbidden. */
+static void bsri_attention_add(const bsri_query_tile *t, int64_t m, int64_t n, void *a, int64_t ar, int64_t ac, const void *b,
+                               int64_t ldb, void *c, uint64_t special) {
     const bsri_attention *j = t->job;
-    int64_t i, c, d, n;
-    for (n = 0; n < t->pieces; n++)
-        for (c = t->piece[n].at; c < t->piece[n].at + t->piece[n].width; c++)
-            for (i = 0; i < t->rows && t->special >> c & 1; i++) {
-                double p = bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0);
-                int64_t at = (t->piece[n].col + c - t->piece[n].at) * j->v->row_stride + t->panel * j->v->col_stride;
-                if (t->forbidden[i] >> c & 1) continue;
-                for (d = 0; d < t->depth; d++, at += j->v->col_stride) {
-                    void *o = bsri_tile_output(t, i);
-                    bsri_row_set(j->compute, o, d, bsri_row_get(j->compute, o, d) + p * bsri_load_f64(t->v, j->v->dtype, at));
-                }
-            }
-    t->special = 0;
+    const int64_t ldc = bsri_round16(t->depth);
+    int64_t i, k, end;
+    for (k = 0; k < n && t->depth; k = end + 1) {
+        const void *row;
+        for (end = special ? k : n; end < n && !(special >> end & 1); end++) {}
+        if (end > k)
+            bsri_tile_mm(j->isa, j->compute, m, t->depth, end - k, bsri_row_at(j->compute, a, k * ac), ar, ac,
+                         bsri_at(b, j->compute, k * ldb), ldb, c, ldc, 1);
+        row = bsri_at(b, j->compute, end * ldb);
+        for (i = 0; i < m && end < n; i++)
+            if (!((ar == 1 ? t->forbidden[end] >> i : t->forbidden[i] >> end) & 1))
+                bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, bsri_row_at(j->compute, c, i * ldc), row,
+                            bsri_row_get(j->compute, a, i * ar + end * ac), t->depth);
+    }
 }
 
 /* Zeroes the dropped ones of n probabilities, columns col and on of one row; kept ones are scaled when the row is finished. */
@@ -8465,29 +8508,32 @@ static void bsri_attention_drop_row(const bsri_query_tile *t, void *s, int64_t r
         }
     }
 }
-static void bsri_attention_drop(const bsri_query_tile *t) {
-    int64_t i, n;
-    for (i = 0; i < t->rows; i++)
-        for (n = 0; n < t->pieces; n++)
-            bsri_attention_drop_row(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width);
+/* The same for a tile of them. */
+static void bsri_attention_drop(const bsri_query_tile *t, void *tile) {
+    const bsri_attention *j = t->job;
+    int64_t b, i, n;
+    for (b = 0; b < t->bands; b++)
+        for (i = 0; i < t->band[b].width; i++)
+            for (n = 0; n < t->pieces; n++)
+                bsri_attention_drop_row(t, bsri_row_at(j->compute, tile, (t->band[b].at + i) * j->tile + t->piece[n].at),
+                                        t->band[b].first + i, t->piece[n].first, t->piece[n].width);
 }
 
 /* One key tile from scores to output. */
 static void bsri_attention_step(bsri_query_tile *t) {
     const bsri_attention *j = t->job;
+    uint64_t special;
     int64_t ld;
     int forbids;
     const void *v;
-    bsri_attention_scores(t);
+    bsri_attention_scores(t, &t->q, &t->k, t->tile_s);
     forbids = bsri_attention_modify(t);
-    v = bsri_attention_values(t, &ld, forbids);
-    if (forbids) bsri_attention_shield(t, ld);
+    v = bsri_attention_values(t, &t->v, &ld);
+    special = forbids ? bsri_attention_special(j, v, ld, t->cols, t->depth) : 0;
+    if (special) bsri_attention_note(t, (double)-INFINITY);
     bsri_attention_fold(t);
-    if (j->drop_below > 0) bsri_attention_drop(t);
-    if (t->depth)
-        bsri_tile_mm(j->isa, j->compute, t->rows, t->depth, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out,
-                     bsri_round16(t->depth), 1);
-    if (t->special) bsri_attention_unshield(t);
+    if (j->drop_below > 0) bsri_attention_drop(t, t->tile_s);
+    bsri_attention_add(t, t->rows, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out, special);
 }
 
 /* Divides, stores rows and, once, the log-sum-exp. */
@@ -8499,10 +8545,10 @@ static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse) {
         double m = t->max[i];
         if (!(m < (double)INFINITY)) bsri_row_fill(j->compute, o, t->depth, (double)NAN); /* NaN, or +inf */
         else if (m > (double)-INFINITY) bsri_row_scale(j->isa, j->compute, o, t->depth, j->keep_scale / t->sum[i]);
-        to = bsri_at(out, j->out->dtype, (t->row + i) * j->out->row_stride + t->panel * j->out->col_stride);
+        to = bsri_at(out, j->out->dtype, (bsri_tile_row(t) + i) * j->out->row_stride + t->panel * j->out->col_stride);
         bsri_row_store(j->isa, j->compute, to, j->out->dtype, j->out->col_stride, o, t->depth);
         if (lse && t->panel == 0)
-            bsri_store_f64(lse, j->lse->dtype, (t->row + i) * j->lse->row_stride,
+            bsri_store_f64(lse, j->lse->dtype, (bsri_tile_row(t) + i) * j->lse->row_stride,
                            m > (double)-INFINITY && m < (double)INFINITY ? m + log(t->sum[i]) : m);
     }
 }
@@ -8513,7 +8559,8 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
     const int64_t first = bsri_index(t->mask.crow, j->mask->index_dtype, br);
     const int64_t end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
     int64_t i, p, inner;
-    if (j->q->cols <= BSRI_TILE_DEPTH && first < end) bsri_attention_pack_q(t, 0, j->q->cols);
+    t->q.held = j->q->cols <= BSRI_TILE_DEPTH;
+    if (t->q.held && first < end) bsri_rows_pack(t, &t->q, 0, j->q->cols);
     t->panel = 0;
     do {
         t->depth = bsri_min(j->v->cols - t->panel, BSRI_TILE_DEPTH);
@@ -8531,31 +8578,47 @@ static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bs
     return bsri_dense_offset(&j->batch, item - head + head / group, d);
 }
 
+static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
+    bsri_factor f;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    return f;
+}
+/* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
+static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
+    const bsri_attention *j = t->job;
+    const bsr_attention_options *o = j->options;
+    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
+    t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
+    t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
+    t->relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
+    t->padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
+    t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
+}
+/* The query rows of tile `at`, a number that counts through all block rows; returns how many there are. */
+static int64_t bsri_attention_rows(bsri_query_tile *t, int64_t at) {
+    const bsri_attention *j = t->job;
+    bsri_piece *b = &t->band[0];
+    b->block = b->at = 0, b->inner = at % j->tiles * j->tile_rows, b->first = at / j->tiles * j->mask->block_rows + b->inner;
+    b->width = bsri_min(bsri_min(j->tile_rows, j->mask->block_rows - b->inner), j->q->rows - b->first);
+    t->bands = 1, t->rows = b->width;
+    return t->rows;
+}
+
 static void bsri_attention_task(void *arg, int64_t task) {
     const bsri_attention *j = (const bsri_attention *)arg;
-    const bsr_attention_options *o = j->options;
-    int64_t item = task / j->groups, at = task % j->groups * j->group, block_rows = j->mask->block_rows, n;
-    int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles), panel = j->tile * BSRI_TILE_DEPTH;
+    int64_t item = task / j->groups, at = task % j->groups * j->group, panel = j->tile * BSRI_TILE_DEPTH;
+    int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles);
     char *out = bsri_at(j->out->data, j->out->dtype, bsri_dense_offset(&j->batch, item, j->out));
     char *lse = j->lse ? bsri_at(j->lse->data, j->lse->dtype, bsri_dense_offset(&j->batch, item, j->lse)) : NULL;
     bsri_arena arena;
     bsri_query_tile t;
-    t.job = j, t.mask = bsri_matrix_item(&j->batch, item, j->mask), t.special = 0;
-    t.q = bsri_at(j->q->data, j->q->dtype, bsri_dense_offset(&j->batch, item, j->q));
-    t.k = bsri_at(j->k->data, j->k->dtype, bsri_group_offset(j, item, j->k, j->k_group));
-    t.v = bsri_at(j->v->data, j->v->dtype, bsri_group_offset(j, item, j->v, j->v_group));
-    t.relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
-    t.padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
-    t.position.batch = item / j->heads, t.position.head = item % j->heads, t.position.row = t.position.col = 0;
-    t.tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64);
-    t.tile_kv = bsri_row_at(j->compute, t.tile_q, panel), t.tile_out = bsri_row_at(j->compute, t.tile_kv, panel);
-    t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
-    for (; at < end; at++) {
-        n = at % j->tiles * j->tile_rows; /* first row in the block */
-        t.inner = n, t.row = at / j->tiles * block_rows + n;
-        t.rows = bsri_min(bsri_min(j->tile_rows, block_rows - n), j->q->rows - t.row);
-        if (t.rows > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
-    }
+    void *tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64), *tile_kv = bsri_row_at(j->compute, tile_q, panel);
+    t.job = j, t.tile_raw = NULL;
+    bsri_attention_item(&t, item, tile_q, tile_kv, tile_kv);
+    t.tile_out = bsri_row_at(j->compute, tile_kv, panel), t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
+    for (; at < end; at++)
+        if (bsri_attention_rows(&t, at) > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
