@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
+   Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -55,6 +55,7 @@
      softmax            over stored elements, and its backward
      attention-engine   one pass over the stored blocks of each query tile
      attention-calls    checks, plan, public functions
+     attention-backward gradients of attention: by queries, by keys
      maps-engine        functions and combinations of stored elements
      reduce-engine      sums and maxima of stored elements
      builder            one way to build a matrix from any source
@@ -159,7 +160,7 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 192 KB of stack per thread. The
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 208 KB of stack per thread. The
      context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
      bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are faster with a workspace:
      WORKSPACE THAT PAYS.
@@ -426,7 +427,9 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_4_A, 51, "terms[4].a") X(BSR_ARG_TERM_4_B, 52, "terms[4].b")                                  \
     X(BSR_ARG_TERM_5_A, 53, "terms[5].a") X(BSR_ARG_TERM_5_B, 54, "terms[5].b")                                  \
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
-    X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")
+    X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b") \
+    X(BSR_ARG_D_OUT, 59, "d_out") X(BSR_ARG_D_LSE, 60, "d_lse") X(BSR_ARG_D_REL_BIAS, 61, "d_relative_bias")     \
+    X(BSR_ARG_D_SCORES, 62, "d_scores")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -517,6 +520,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_ACTIVATION, BSR_BAD_ARGUMENT, "unknown activation <value>")                                            \
     X(BSR_ITEM_ACTIVATION_DTYPE, BSR_UNSUPPORTED, "activation <value> does not go with this output or compute type")  \
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
+    X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
     X(BSR_ITEM_SCALE, BSR_BAD_ARGUMENT, "the scale is not finite")                                                    \
@@ -955,7 +959,10 @@ typedef struct bsr_position {
        BSR_USER_FUNCTION int my_mask(const bsr_position *at, const void *user_data);              mask: attend?
    and lists them: #define BSR_USER_EPILOGUES(X) X(my_act), BSR_USER_SCORES(X) X(my_score),
    BSR_USER_MASKS(X) X(my_mask). Their ids are then BSR_EPILOGUE_my_act (an activation), BSR_SCORE_my_score,
-   BSR_MASK_my_mask. After FlexAttention's score_mod and mask_mod. They compute in f32. */
+   BSR_MASK_my_mask. After FlexAttention's score_mod and mask_mod. They compute in f32.
+   A score function that is to have gradients brings its derivative at s, times g, and is listed once more:
+       BSR_USER_FUNCTION float my_score_gradient(float g, float s, const bsr_position *at, const void *user_data);
+       #define BSR_USER_SCORE_GRADIENTS(X) X(my_score) */
 #ifdef __CUDACC__
 #define BSR_USER_FUNCTION BSRI_UNUSED static __host__ __device__ inline
 #elif defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
@@ -1306,6 +1313,14 @@ typedef enum bsr_attention_flag {
 #define BSR_ATTENTION_MASK_BOOLEAN  BSRI_FLAG(BSR_ATTENTION_MASK_BOOLEAN)
 #define BSR_ATTENTION_MASK_ADDITIVE BSRI_FLAG(BSR_ATTENTION_MASK_ADDITIVE)
 
+typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. Only the backward looks at them */
+    const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
+    const bsr_dense *d_relative_bias; /* out: of relative_bias's sizes and batch, f32 (f64 for f64): summed over what repeats */
+    const bsr_matrix *d_scores;       /* out: the gradient of each stored score as values that are added see it (the mask's, the
+                                         bias's); the mask's pattern, out's batch, any float type; 0 where nothing is attended */
+    const void *reserved[5];
+} bsr_attention_extra;
+
 typedef struct bsr_attention_options { /* all zero: defaults */
     uint32_t flags;          /* BSR_ATTENTION_* */
     int32_t key_padding_mode; /* bsr_mask_mode */
@@ -1317,6 +1332,7 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t score_function;  /* BSR_SCORE_name or 0: s = score(scale q.k + bias, position) */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
+    const bsr_attention_extra *extra;
     int64_t reserved[2];
 } bsr_attention_options;
 
@@ -1344,8 +1360,26 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec);
 
-/* dq, dk, dv (each may be null) from d_out, out and lse of the forward call with the same arguments. Declared so that
-   programs can be written against it; this version returns BSR_UNSUPPORTED (BSR_ITEM_NOT_IMPLEMENTED). */
+/* Gradients of bsr_attention from d_out, with out and lse of the forward call that had the same arguments:
+       P = exp(S - lse),  delta = sum(out d_out) - d_lse of each row,  dS = P (d_out V^T - delta)
+       dv = P^T d_out,  dq = scale dS K,  dk = scale dS^T Q
+   dq, dk, dv have the sizes and batch of q, k, v; each may be null, and options->extra has others. What heads of a group or
+   items of a batch share is summed over them, in their order. With dropout: the same mask, P of dv and d_out V^T are dropped
+   and scaled by it; with a score function: dS is multiplied by its derivative. out, lse, d_out, d_lse have out's batch.
+   What is forbidden, and rows whose lse is -inf, contribute nothing, whatever q, k, v and d_out hold there; nor does a
+   probability that rounds to 0 beside them. Keys that nobody attends to get 0.
+   Always deterministic: nothing is added by atomics; same bits for any number of threads, for outputs alone or together.
+   dk and dv walk along the columns of the mask: with an attached transposed index at once; without it all blocks are looked
+   through for each column (BSR_PLAN_SLOW_TRANSPOSE), or the index is built in a workspace as large as a query says
+   (BSR_PLAN_BUILDS_INDEX). Bits are the same each time. Scores are formed twice, nothing is stored between.
+   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64. Not on CUDA yet (UNSUPPORTED,
+   NOT_IMPLEMENTED).
+   Error, first order, u and e as in bsr_attention, l the error of the lse that is given, r of out: a probability's is
+   p' = P (2.5 (e + l) + (8 + |S - lse|) u), an element's of dS s' = p' (|dP| + |delta|) + P ((Dv + 4) u ((|d_out||V|) +
+   sum |out d_out| + |dP| + |delta|) + sum r |d_out|). dv: sum p' |d_out| + (n + 2) u (P|d_out|); dq: |scale| (sum s' |K| +
+   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding.
+   Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE).
+   After FlashAttention-2's backward (Dao 2023) and FlexAttention's, whose two walks these are. */
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
@@ -8625,6 +8659,8 @@ static void bsri_attention_task(void *arg, int64_t task) {
 /* >>attention-calls: checks, plan, public functions                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
+static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
+
 /* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
 static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
@@ -8640,10 +8676,13 @@ static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const b
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
     const uint32_t both = BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE;
+    int i;
     if (o->flags & ~(BSR_ATTENTION_CAUSAL | both)) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if ((o->flags & both) == both) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if (o->reserved[0]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[0]);
     if (o->reserved[1]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[1]);
+    for (i = 0; o->extra && i < (int)BSRI_COUNT(o->extra->reserved); i++)
+        if (o->extra->reserved[i]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, i);
     if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
     if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
         return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
@@ -8672,10 +8711,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
-/* out or lse: rows x cols, the batch b. */
-static bsr_status bsri_attention_check_output(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
-                                              int64_t rows, int64_t cols, int operand, uint32_t accepted) {
-    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_WRITE));
+/* out, lse and what goes with them: rows x cols, the batch b. */
+static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
+                                              int64_t rows, int64_t cols, int operand, uint32_t accepted, int role) {
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, role));
     if (d->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows, rows);
     if (d->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols, cols);
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
@@ -8692,25 +8731,29 @@ static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
     return BSR_OK;
 }
 
-static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_attention *j) {
+/* All operands that forward and backward have, but out and lse. */
+static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, double scale, bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     const int dtype = j->q ? j->q->dtype : 0;
-    bsri_spans set;
-    set.count = 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, &set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
-    BSRI_TRY(bsri_attention_check_output(c, &set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS));
-    if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
-        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype, BSRI_SAME_OR_F32(dtype));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
-    if (!j->lse) return BSR_OK;
-    return bsri_attention_check_output(c, &set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE,
-                                       BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64));
+    return BSR_OK;
+}
+/* out and lse, which may be null where it is written. */
+static bsr_status bsri_attention_check_results(const bsri_call *c, bsri_spans *set, const bsri_attention *j, int role) {
+    const int dtype = j->q->dtype;
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    BSRI_TRY(bsri_attention_check_result(c, set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS, role));
+    if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype, BSRI_SAME_OR_F32(dtype));
+    if (!j->lse && role == BSRI_WRITE) return BSR_OK;
+    return bsri_attention_check_result(c, set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE, norm, role);
 }
 
 /* What follows from the arguments. */
@@ -8742,9 +8785,9 @@ BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec) {
-    static const bsr_attention_options none = BSR_ZERO;
     bsr_tune_row key;
     bsri_attention j;
+    bsri_spans set;
     bsri_call c;
     bsr_plan p;
     bsr_dense used[5];
@@ -8754,9 +8797,12 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
     memset(&j, 0, sizeof j);
-    j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &none;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check(&c, scale, &j));
-    else BSRI_TRY(bsri_attention_batch(&c, &j));
+    j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &bsri_attention_defaults;
+    set.count = 0;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_attention_check(&c, &set, scale, &j));
+        BSRI_TRY(bsri_attention_check_results(&c, &set, &j, BSRI_WRITE));
+    } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
@@ -8779,16 +8825,594 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     return BSR_OK;
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-backward: gradients of attention: by queries, by keys                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Two walks over tiles of scores, in which P and dS are formed anew each time. By queries: tiles as in the forward, dQ = dS K. By
+   keys: a tile of one block column's keys meets the query rows of its blocks, dK = dS^T Q and dV = P^T dO. A walk makes
+   outputs of one batch; a task makes some rows of them and goes through all items that are summed into these, in
+   order, so that an element has one writer and one order of sums. */
+typedef float (*bsri_score_gradient)(float g, float s, const bsr_position *at, const void *user_data);
+typedef struct bsri_score_derivative {
+    int32_t id, reserved;
+    bsri_score_gradient function;
+} bsri_score_derivative;
+static const bsri_score_derivative bsri_user_derivatives[] = {
+#ifdef BSR_USER_SCORE_GRADIENTS
+#define BSRI_X(name) {BSR_SCORE_##name, 0, name##_gradient},
+    BSR_USER_SCORE_GRADIENTS(BSRI_X)
+#undef BSRI_X
+#endif
+        {0, 0, NULL}};
+
+enum { BSRI_GRAD_Q, BSRI_GRAD_SCORES, BSRI_GRAD_BIAS, BSRI_GRAD_K, BSRI_GRAD_V, BSRI_GRADIENTS };
+typedef struct bsri_gradient_out { /* wanted: does it have elements that are to be written? */
+    int wanted, keys, whole; /* by keys; a task for each item, as all of its rows are summed */
+    int64_t group;           /* query heads that share one of its heads */
+    bsri_batch batch;
+} bsri_gradient_out;
+
+typedef struct bsri_gradient {
+    bsri_attention f; /* the forward call */
+    const bsr_dense *d_out, *d_lse, *dq, *dk, *dv, *d_bias;
+    const bsr_matrix *d_scores;
+    int64_t score_strides[3];
+    bsri_score_gradient derivative;
+    bsri_gradient_out out[BSRI_GRADIENTS];
+    bsri_view index;     /* of the mask's transposed index, where it has one */
+    uint32_t makes;      /* the walk at work: BSRI_BIT of its outputs, */
+    bsri_batch whole, outer; /* items of the call (with the outputs' heads) and of the outputs, */
+    int64_t share, reduce;   /* query heads of one of theirs, items that are summed into one, */
+    int64_t tiles, group, groups; /* tiles of an item, of a task; tasks of an item */
+    int64_t key_tiles;       /* of a block column */
+} bsri_gradient;
+
+/* Entries of one block column: by the transposed index, or by a look at all blocks. */
+typedef struct bsri_column {
+    const void *row, *position; /* null: by a look */
+    int64_t at, end, br;        /* entry; block row of the entry (by a look: reached so far) */
+    int64_t block, inner;       /* the block at work, rows of it that are done; -1: none */
+} bsri_column;
+
+typedef struct bsri_gradient_tile {
+    bsri_query_tile t;
+    const bsri_gradient *job;
+    bsri_factor d_out;
+    const char *out, *lse, *d_lse; /* of the item */
+    void *tile_q, *tile_k, *tile_v, *tile_do, *tile_g, *sum_q, *sum_k, *sum_v; /* tile_g: dS */
+    double lse_of[BSRI_TILE_F32], delta[BSRI_TILE_F32];
+    bsri_column column;
+    int64_t rows; /* most of a tile */
+    int forms_ds;
+} bsri_gradient_tile;
+
+/* By queries 4 panels and 3 tiles of scores, by keys (with half as many rows) 5 panels and 3 halves. */
+#define BSRI_GRADIENT_F32 (BSRI_TILE_DEPTH * BSRI_TILE_F32 * 5 + BSRI_TILE_F32 * BSRI_TILE_F32 * 3 / 2)
+typedef union bsri_gradient_arena {
+    float f[BSRI_GRADIENT_F32 + 16];
+    double d[(BSRI_GRADIENT_F32 + 16) / 2];
+} bsri_gradient_arena;
+
+static int bsri_makes(const bsri_gradient *g, int output) { return (g->makes >> output & 1) != 0; }
+/* Item of the call: number r of those that are summed into item o of the outputs. */
+static int64_t bsri_gradient_item(const bsri_gradient *g, int64_t o, int64_t r) {
+    const int64_t heads = g->f.heads / g->share, at = bsri_reduce_item(&g->whole, &g->outer, o, r / g->share);
+    return at / heads * g->f.heads + at % heads * g->share + r % g->share;
+}
+static const char *bsri_item_of(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+    return d ? bsri_at(d->data, d->dtype, bsri_dense_offset(b, item, d)) : NULL;
+}
+/* Moves a tile to number r of the items that are summed into o. */
+static void bsri_gradient_turn(bsri_gradient_tile *x, int64_t o, int64_t r) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    const int64_t item = bsri_gradient_item(g, o, r);
+    bsri_attention_item(&x->t, item, x->tile_q, x->tile_k, x->tile_v);
+    x->d_out = bsri_factor_of(g->d_out, bsri_dense_offset(&j->batch, item, g->d_out), x->tile_do, 1);
+    x->out = bsri_item_of(&j->batch, item, j->out), x->lse = bsri_item_of(&j->batch, item, j->lse);
+    x->d_lse = bsri_item_of(&j->batch, item, g->d_lse);
+}
+/* A tile's memory. */
+static void bsri_gradient_begin(bsri_gradient_tile *x, const bsri_gradient *g, bsri_gradient_arena *arena, int keys) {
+    const bsri_attention *j = &g->f;
+    const int64_t panel = j->tile * BSRI_TILE_DEPTH, rows = keys ? j->tile / 2 : j->tile, half = rows * BSRI_TILE_DEPTH;
+    const int64_t scores = rows * j->tile;
+    x->t.job = j, x->job = g, x->rows = rows;
+    x->forms_ds = !keys || bsri_makes(g, BSRI_GRAD_K);
+    x->tile_k = (void *)(((uintptr_t)arena + 63) / 64 * 64);
+    x->tile_v = keys ? bsri_row_at(j->compute, x->tile_k, panel) : x->tile_k;
+    x->sum_q = x->sum_k = bsri_row_at(j->compute, x->tile_v, panel);
+    x->sum_v = keys ? bsri_row_at(j->compute, x->sum_k, panel) : x->sum_k;
+    x->tile_q = bsri_row_at(j->compute, x->sum_v, panel), x->tile_do = bsri_row_at(j->compute, x->tile_q, half);
+    x->t.tile_s = bsri_row_at(j->compute, x->tile_do, half), x->tile_g = bsri_row_at(j->compute, x->t.tile_s, scores);
+    x->t.tile_raw = g->derivative ? bsri_row_at(j->compute, x->tile_g, scores) : NULL;
+    x->t.tile_out = NULL;
+}
+
+/* n elements of a row as the compute type has them: where they are, or in `buffer`. */
+static const void *bsri_row_seen(const bsri_attention *j, const bsr_dense *d, const char *data, int64_t row, int64_t col,
+                                 int64_t n, void *buffer) {
+    const void *from = bsri_at(data, d->dtype, row * d->row_stride + col * d->col_stride);
+    if (d->dtype == j->compute && d->col_stride == 1) return from;
+    bsri_row_load(j->isa, j->compute, buffer, from, d->dtype, d->col_stride, n);
+    return buffer;
+}
+/* Packs what stays for the tile's rows, and finds lse and delta of each. */
+static void bsri_gradient_rows(bsri_gradient_tile *x) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    bsri_query_tile *t = &x->t;
+    const int64_t dv = j->v->cols;
+    bsri_bias_row a, b;
+    int64_t n, i, d, w;
+    t->q.held = j->q->cols <= BSRI_TILE_DEPTH, x->d_out.held = dv <= BSRI_TILE_DEPTH;
+    if (t->q.held) bsri_rows_pack(t, &t->q, 0, j->q->cols);
+    if (x->d_out.held) bsri_rows_pack(t, &x->d_out, 0, dv);
+    for (n = 0; n < t->bands; n++)
+        for (i = 0; i < t->band[n].width; i++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[n], i);
+            const double lse = bsri_load_f64(x->lse, j->lse->dtype, l.row * j->lse->row_stride);
+            double delta = x->d_lse ? -bsri_load_f64(x->d_lse, g->d_lse->dtype, l.row * g->d_lse->row_stride) : 0;
+            for (d = 0; d < dv && x->forms_ds; d += w) {
+                w = bsri_min(dv - d, BSRI_BIAS_CHUNK);
+                delta += bsri_row_dot(j->isa, j->compute, bsri_row_seen(j, j->out, x->out, l.row, d, w, &a),
+                                      bsri_row_seen(j, g->d_out, x->d_out.data, l.row, d, w, &b), w);
+            }
+            x->lse_of[l.at] = lse < (double)INFINITY ? lse : (double)NAN, x->delta[l.at] = delta;
+        }
+}
+/* dS of the score function's result becomes that of its argument. */
+static void bsri_gradient_derive(const bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    bsr_position at = t->position;
+    int64_t b, i, n, c;
+    for (b = 0; b < t->bands; b++)
+        for (i = 0; i < t->band[b].width; i++)
+            for (n = 0; n < t->pieces; n++)
+                for (c = 0; c < t->piece[n].width; c++) {
+                    const int64_t k = (t->band[b].at + i) * j->tile + t->piece[n].at + c;
+                    if (bsri_row_get(j->compute, t->tile_s, k) == 0) continue;
+                    at.row = t->band[b].first + i, at.col = t->piece[n].first + c;
+                    bsri_row_set(j->compute, x->tile_g, k,
+                                 (double)x->job->derivative((float)bsri_row_get(j->compute, x->tile_g, k),
+                                                            (float)bsri_row_get(j->compute, t->tile_raw, k), &at,
+                                                            j->options->user_data));
+                }
+}
+/* P in tile_s and, where it is wanted, dS in tile_g. Returns whether a position is forbidden: its dS is 0. */
+static int bsri_gradient_scores(bsri_gradient_tile *x) {
+    bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, c;
+    int forbids;
+    bsri_attention_scores(t, &t->q, &t->k, t->tile_s);
+    forbids = bsri_attention_modify(t);
+    for (i = 0; i < t->rows; i++) {
+        if (x->lse_of[i] == (double)-INFINITY) bsri_row_fill(j->compute, bsri_tile_score(t, i, 0), t->cols, 0), forbids = 1;
+        else bsri_row_exp_sum(j->isa, j->compute, bsri_tile_score(t, i, 0), t->cols, x->lse_of[i]);
+    }
+    if (!x->forms_ds) return forbids;
+    bsri_attention_scores(t, &x->d_out, &t->v, x->tile_g);
+    if (j->drop_below > 0) bsri_attention_drop(t, x->tile_g);
+    for (i = 0; i < t->rows; i++) {
+        void *p = bsri_tile_score(t, i, 0), *ds = bsri_row_at(j->compute, x->tile_g, i * j->tile);
+        if (j->keep_scale != 1) bsri_row_scale(j->isa, j->compute, ds, t->cols, j->keep_scale);
+        bsri_row_op(j->isa, j->compute, BSRI_TIMES, ds, p, 1, t->cols);
+        bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, ds, p, -x->delta[i], t->cols);
+        if (!forbids || bsri_row_dot(j->isa, j->compute, ds, ds, t->cols) < (double)INFINITY) continue;
+        for (c = 0; c < t->cols; c++)
+            if (bsri_row_get(j->compute, p, c) == 0) bsri_row_set(j->compute, ds, c, 0);
+    }
+    if (x->job->derivative) bsri_gradient_derive(x);
+    return forbids;
+}
+/* Stores n rows of sums, columns t->panel .. of rows first .. of an output. */
+static void bsri_gradient_store(const bsri_gradient_tile *x, const bsr_dense *d, int64_t o, int64_t first, int64_t n, void *sums,
+                                double scale) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&x->job->outer, o, d) + t->panel * d->col_stride);
+    const int64_t ld = bsri_round16(t->depth);
+    int64_t i;
+    for (i = 0; i < n && t->depth > 0; i++) {
+        void *row = bsri_row_at(j->compute, sums, i * ld);
+        if (scale != 1) bsri_row_scale(j->isa, j->compute, row, t->depth, scale);
+        bsri_row_store(j->isa, j->compute, bsri_at(to, d->dtype, (first + i) * d->row_stride), d->dtype, d->col_stride, row,
+                       t->depth);
+    }
+}
+static void bsri_gradient_clear(const bsri_gradient_tile *x, void *sums, int64_t rows) {
+    memset(sums, 0, (size_t)(rows * bsri_round16(x->t.depth)) * bsr_dtype_size(x->t.job->compute));
+}
+
+/* --- by queries --- */
+/* Rows of one block in d_scores, from `inner` on. */
+static void bsri_gradient_zero_scores(const bsri_gradient *g, int64_t o, int64_t br, int64_t inner, int64_t rows) {
+    const bsr_matrix *m = g->d_scores;
+    const bsri_item it = bsri_matrix_item(&g->outer, o, m);
+    const int64_t *ss = g->score_strides;
+    int64_t p, i, c;
+    for (p = bsri_index(it.crow, m->index_dtype, br); p < bsri_index(it.crow, m->index_dtype, br + 1); p++)
+        for (i = inner; i < inner + rows; i++)
+            for (c = 0; c < m->block_cols; c++) bsri_store_f64(it.values, m->dtype, p * ss[0] + i * ss[1] + c * ss[2], 0);
+}
+static void bsri_gradient_keep_scores(const bsri_gradient_tile *x, int64_t o) {
+    const bsri_gradient *g = x->job;
+    const bsri_query_tile *t = &x->t;
+    const bsr_matrix *m = g->d_scores;
+    char *values = bsri_matrix_item(&g->outer, o, m).values;
+    const int64_t *ss = g->score_strides;
+    int64_t i, n;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++)
+            bsri_row_store(g->f.isa, g->f.compute,
+                           bsri_at(values, m->dtype, t->piece[n].block * ss[0] + (t->band[0].inner + i) * ss[1] +
+                                                         t->piece[n].inner * ss[2]),
+                           m->dtype, ss[2], bsri_row_at(g->f.compute, x->tile_g, i * g->f.tile + t->piece[n].at),
+                           t->piece[n].width);
+}
+/* The bias's gradient is of the compute type: sums are formed where they lie. */
+static void bsri_gradient_zero_bias(const bsri_gradient *g, int64_t o, int64_t first, int64_t rows) {
+    const bsr_dense *d = g->d_bias;
+    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d));
+    int64_t i, c;
+    for (i = first; i < first + rows; i++)
+        for (c = 0; c < d->cols; c++) bsri_store_f64(to, d->dtype, i * d->row_stride + c * d->col_stride, 0);
+}
+static void bsri_gradient_add_bias(const bsri_gradient_tile *x, int64_t o) {
+    const bsri_gradient *g = x->job;
+    const bsri_query_tile *t = &x->t;
+    const bsr_dense *d = g->d_bias;
+    const int compute = g->f.compute;
+    const int64_t rs = d->rows == 1 ? 0 : d->row_stride, cs = d->cols == 1 ? 0 : d->col_stride;
+    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d));
+    int64_t i, n, c;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) {
+            const void *ds = bsri_row_at(compute, x->tile_g, i * g->f.tile + t->piece[n].at);
+            void *sum = bsri_at(to, compute, (t->band[0].first + i) * rs + t->piece[n].first * cs);
+            if (cs == 1) bsri_row_op(g->f.isa, compute, BSRI_ADD_SCALED, sum, ds, 1, t->piece[n].width);
+            for (c = 0; c < t->piece[n].width && cs != 1; c++)
+                bsri_row_set(compute, sum, c * cs, bsri_row_get(compute, sum, c * cs) + bsri_row_get(compute, ds, c));
+        }
+}
+static void bsri_gradient_query_step(bsri_gradient_tile *x, int64_t o) {
+    bsri_query_tile *t = &x->t;
+    const int forbids = bsri_gradient_scores(x);
+    uint64_t special;
+    int64_t ld;
+    const void *k;
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_SCORES)) bsri_gradient_keep_scores(x, o);
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_BIAS)) bsri_gradient_add_bias(x, o);
+    if (!t->depth) return;
+    k = bsri_attention_values(t, &t->k, &ld);
+    special = forbids ? bsri_attention_special(t->job, k, ld, t->cols, t->depth) : 0;
+    if (special) bsri_attention_note(t, 0);
+    bsri_attention_add(t, t->rows, t->cols, x->tile_g, t->job->tile, 1, k, ld, x->sum_q, special);
+}
+static void bsri_gradient_query_tile(bsri_gradient_tile *x, int64_t o, int64_t br) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    const int64_t width = bsri_makes(g, BSRI_GRAD_Q) ? j->q->cols : 0;
+    bsri_query_tile *t = &x->t;
+    int64_t r, p, end, inner;
+    t->panel = 0;
+    do {
+        t->depth = bsri_min(width - t->panel, BSRI_TILE_DEPTH);
+        bsri_gradient_clear(x, x->sum_q, t->rows);
+        for (r = 0; r < g->reduce; r++) {
+            bsri_gradient_turn(x, o, r);
+            p = bsri_index(t->mask.crow, j->mask->index_dtype, br), end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
+            if (p < end) bsri_gradient_rows(x);
+            for (inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_gradient_query_step(x, o);
+        }
+        if (width) bsri_gradient_store(x, g->dq, o, bsri_tile_row(t), t->rows, x->sum_q, j->scale);
+        t->panel += t->depth;
+    } while (t->panel < width);
+}
+static void bsri_gradient_by_queries(void *arg, int64_t task) {
+    const bsri_gradient *g = (const bsri_gradient *)arg;
+    const bsri_attention *j = &g->f;
+    int64_t o = task / g->groups, at = task % g->groups * g->group, end = bsri_min(at + g->group, g->tiles), rows;
+    const int sums = bsri_makes(g, BSRI_GRAD_BIAS) && g->out[BSRI_GRAD_BIAS].whole;
+    bsri_gradient_arena arena;
+    bsri_gradient_tile x;
+    bsri_gradient_begin(&x, g, &arena, 0);
+    if (sums) bsri_gradient_zero_bias(g, o, 0, 1);
+    for (; at < end; at++) {
+        rows = bsri_attention_rows(&x.t, at);
+        if (bsri_makes(g, BSRI_GRAD_SCORES))
+            bsri_gradient_zero_scores(g, o, at / j->tiles, x.t.band[0].inner,
+                                      bsri_min(j->tile_rows, j->mask->block_rows - x.t.band[0].inner));
+        if (rows <= 0) continue;
+        if (bsri_makes(g, BSRI_GRAD_BIAS) && !sums) bsri_gradient_zero_bias(g, o, bsri_tile_row(&x.t), rows);
+        bsri_gradient_query_tile(&x, o, at / j->tiles);
+    }
+}
+
+/* --- by keys --- */
+static void bsri_column_begin(bsri_gradient_tile *x, int64_t bc) {
+    const bsri_gradient *g = x->job;
+    const bsr_matrix *m = g->f.mask;
+    const bsri_item *it = &x->t.mask;
+    bsri_column *c = &x->column;
+    c->row = c->position = NULL, c->block = -1, c->inner = 0, c->br = 0;
+    if (m->transposed_index) {
+        const char *view = (const char *)m->transposed_index;
+        const int64_t shift = m->flags & BSR_MATRIX_RAGGED ? 0 : it->pattern * g->index.entries;
+        const void *ccol = bsri_at(view + g->index.at[BSRI_CCOL], m->index_dtype, it->pattern * (bsri_block_cols(m) + 1));
+        c->row = bsri_at(view + g->index.at[BSRI_ROW], m->index_dtype, shift);
+        c->position = bsri_at(view + g->index.at[BSRI_POSITION], m->index_dtype, shift);
+        c->at = bsri_index(ccol, m->index_dtype, bc), c->end = bsri_index(ccol, m->index_dtype, bc + 1);
+    } else {
+        c->at = bsri_index(it->crow, m->index_dtype, 0), c->end = bsri_index(it->crow, m->index_dtype, bsri_block_rows(m));
+    }
+}
+/* The next block of column bc; 0: there is none. */
+static int bsri_column_next(bsri_gradient_tile *x, int64_t bc) {
+    const bsr_matrix *m = x->job->f.mask;
+    const bsri_item *it = &x->t.mask;
+    bsri_column *c = &x->column;
+    const int dt = m->index_dtype;
+    c->inner = 0, c->block = -1;
+    while (!c->position && c->at < c->end && bsri_index(it->col, dt, c->at) != bc) c->at++;
+    if (c->at >= c->end) return 0;
+    if (c->position) c->block = bsri_index(c->position, dt, c->at), c->br = bsri_index(c->row, dt, c->at);
+    else
+        for (c->block = c->at; bsri_index(it->crow, dt, c->br + 1) <= c->at;) c->br++;
+    c->at++;
+    return 1;
+}
+/* Query rows that the tile's keys meet next, in blocks of their column; returns how many. What lies past the last row, or wholly
+   above the diagonal, is passed over. */
+static int64_t bsri_gradient_gather(bsri_gradient_tile *x, int64_t bc) {
+    const bsri_attention *j = &x->job->f;
+    bsri_query_tile *t = &x->t;
+    bsri_column *c = &x->column;
+    int64_t least = 0;
+    if (j->options->flags & BSR_ATTENTION_CAUSAL) least = bsri_max(0, t->piece[0].first - j->causal_offset);
+    t->bands = 0, t->rows = 0;
+    while (t->rows < x->rows && (c->block >= 0 || bsri_column_next(x, bc))) {
+        const int64_t first = c->br * j->mask->block_rows, inner = bsri_max(c->inner, least - first);
+        const int64_t left = bsri_min(j->mask->block_rows, j->q->rows - first) - inner;
+        bsri_piece *b = &t->band[t->bands];
+        if (left <= 0) {
+            c->block = -1;
+            continue;
+        }
+        b->block = c->block, b->inner = inner, b->first = first + inner, b->at = t->rows;
+        b->width = bsri_min(left, x->rows - t->rows);
+        t->bands++, t->rows += b->width, c->inner = inner + b->width;
+    }
+    return t->rows;
+}
+/* A row factor's columns from t->panel on, t->depth of them, as products read them. */
+static const void *bsri_rows_of(const bsri_query_tile *t, const bsri_factor *f) {
+    if (!f->held) bsri_rows_pack(t, f, t->panel, t->depth);
+    return f->tile;
+}
+/* One of the two sums: += a^T f's rows. */
+static void bsri_gradient_key_sum(bsri_gradient_tile *x, const bsri_factor *f, void *a, void *sum, int forbids) {
+    bsri_query_tile *t = &x->t;
+    const int64_t ld = bsri_round16(t->depth);
+    const void *rows = bsri_rows_of(t, f);
+    const uint64_t special = forbids ? bsri_attention_special(t->job, rows, ld, t->rows, t->depth) : 0;
+    if (special) bsri_attention_note(t, 0);
+    if (a == t->tile_s && t->job->drop_below > 0) bsri_attention_drop(t, a);
+    bsri_attention_add(t, t->cols, t->rows, a, 1, t->job->tile, rows, ld, sum, special);
+}
+/* Columns of dK and dV from t->panel on, for the keys of one tile. */
+static void bsri_gradient_key_panel(bsri_gradient_tile *x, int64_t o, int64_t bc, int64_t depth_k, int64_t depth_v) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    bsri_query_tile *t = &x->t;
+    int64_t r;
+    t->depth = depth_k, bsri_gradient_clear(x, x->sum_k, t->cols);
+    t->depth = depth_v, bsri_gradient_clear(x, x->sum_v, t->cols);
+    for (r = 0; r < g->reduce; r++) {
+        bsri_gradient_turn(x, o, r);
+        bsri_column_begin(x, bc);
+        if (bsri_gradient_gather(x, bc) <= 0) continue;
+        t->k.held = j->k->cols <= BSRI_TILE_DEPTH, t->v.held = j->v->cols <= BSRI_TILE_DEPTH;
+        if (t->k.held) bsri_columns_pack(t, &t->k, 0, j->k->cols, NULL);
+        if (t->v.held && x->forms_ds) bsri_columns_pack(t, &t->v, 0, j->v->cols, NULL);
+        do {
+            int forbids;
+            bsri_gradient_rows(x);
+            forbids = bsri_gradient_scores(x);
+            t->depth = depth_k;
+            if (depth_k > 0) bsri_gradient_key_sum(x, &t->q, x->tile_g, x->sum_k, forbids);
+            t->depth = depth_v;
+            if (depth_v > 0) bsri_gradient_key_sum(x, &x->d_out, t->tile_s, x->sum_v, forbids);
+        } while (bsri_gradient_gather(x, bc) > 0);
+    }
+    t->depth = depth_k;
+    if (depth_k > 0) bsri_gradient_store(x, g->dk, o, t->piece[0].first, t->cols, x->sum_k, 1);
+    t->depth = depth_v;
+    if (depth_v > 0) bsri_gradient_store(x, g->dv, o, t->piece[0].first, t->cols, x->sum_v, j->keep_scale);
+}
+static void bsri_gradient_by_keys(void *arg, int64_t task) {
+    const bsri_gradient *g = (const bsri_gradient *)arg;
+    const bsri_attention *j = &g->f;
+    const int64_t k = bsri_makes(g, BSRI_GRAD_K) ? j->k->cols : 0, v = bsri_makes(g, BSRI_GRAD_V) ? j->v->cols : 0;
+    int64_t o = task / g->groups, at = task % g->groups * g->group, end = bsri_min(at + g->group, g->tiles);
+    bsri_gradient_arena arena;
+    bsri_gradient_tile x;
+    bsri_piece *p = &x.t.piece[0];
+    bsri_gradient_begin(&x, g, &arena, 1);
+    for (; at < end; at++) {
+        p->block = p->at = 0, p->inner = at % g->key_tiles * j->tile;
+        p->first = at / g->key_tiles * j->mask->block_cols + p->inner;
+        p->width = bsri_min(bsri_min(j->tile, j->mask->block_cols - p->inner), j->k->rows - p->first);
+        x.t.pieces = 1, x.t.cols = p->width;
+        for (x.t.panel = 0; p->width > 0 && x.t.panel < bsri_max(k, v); x.t.panel += BSRI_TILE_DEPTH)
+            bsri_gradient_key_panel(&x, o, at / g->key_tiles, bsri_max(0, bsri_min(k - x.t.panel, BSRI_TILE_DEPTH)),
+                                    bsri_max(0, bsri_min(v - x.t.panel, BSRI_TILE_DEPTH)));
+    }
+}
+
+/* --- calls --- */
+/* A gradient: sizes and batch of what it is for. */
+static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, const bsri_attention *j, const bsr_dense *d,
+                                          const bsr_dense *of, int operand, uint32_t accepted) {
+    const bsri_batch b = bsri_batch_of(of->batch_dims, of->batch);
+    if (!d) return BSR_OK;
+    BSRI_TRY(bsri_attention_check_result(c, set, &b, d, of->rows, of->cols, operand, accepted, BSRI_WRITE));
+    return bsri_check_batch_sum(c, &j->batch, d->batch_dims, d->batch, operand);
+}
+static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gradient *g) {
+    bsri_attention *j = &g->f;
+    const bsr_attention_options *o = j->options;
+    const int dtype = j->q ? j->q->dtype : 0, sums = bsri_compute_dtype(c, dtype);
+    const uint32_t floats = BSRI_SAME_OR_F32(dtype), norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_attention_check(c, &set, scale, j));
+    BSRI_TRY(bsri_attention_check_results(c, &set, j, BSRI_READ));
+    BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_out, j->q->rows, j->v->cols, BSR_ARG_D_OUT, floats, BSRI_READ));
+    if (g->d_lse)
+        BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_lse, j->q->rows, 1, BSR_ARG_D_LSE, norm, BSRI_READ));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dq, j->q, BSR_ARG_DQ, floats));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dk, j->k, BSR_ARG_DK, floats));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dv, j->v, BSR_ARG_DV, floats));
+    if (g->d_bias && !o->relative_bias) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_REL_BIAS, -1, 0);
+    if (g->d_bias) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_bias, o->relative_bias, BSR_ARG_D_REL_BIAS, BSRI_BIT(sums)));
+    if (g->d_scores) {
+        BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
+        BSRI_TRY(bsri_check_same_pattern(c, j->mask, g->d_scores, BSR_ARG_D_SCORES));
+    }
+    return BSR_OK;
+}
+
+static void bsri_gradient_wants(bsri_gradient *g, int output, const bsr_dense *d, int64_t group) {
+    bsri_gradient_out *o = &g->out[output];
+    if (!d) return;
+    o->batch = bsri_batch_of(d->batch_dims, d->batch), o->group = group, o->keys = output >= BSRI_GRAD_K;
+    o->wanted = d->rows > 0 && d->cols > 0 && o->batch.count > 0;
+}
+/* What is to be made, as walks see it. */
+static void bsri_gradient_outputs(bsri_gradient *g) {
+    const bsri_attention *j = &g->f;
+    bsri_gradient_wants(g, BSRI_GRAD_Q, g->dq, 1);
+    bsri_gradient_wants(g, BSRI_GRAD_K, g->dk, j->k_group);
+    bsri_gradient_wants(g, BSRI_GRAD_V, g->dv, j->v_group);
+    bsri_gradient_wants(g, BSRI_GRAD_BIAS, g->d_bias, 1);
+    g->out[BSRI_GRAD_BIAS].whole = g->d_bias && g->d_bias->rows != j->q->rows;
+    if (!g->d_scores) return;
+    bsri_value_steps(g->d_scores, g->score_strides);
+    g->out[BSRI_GRAD_SCORES].group = 1, g->out[BSRI_GRAD_SCORES].batch = j->batch;
+    g->out[BSRI_GRAD_SCORES].wanted = g->d_scores->nnz > 0 && j->batch.count > 0;
+}
+/* May one walk make both? */
+static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradient_out *b) {
+    const bsri_batch *x = &a->batch, *y = &b->batch;
+    int i;
+    if (a->keys != b->keys || a->whole != b->whole || a->group != b->group) return 0;
+    for (i = 1; i <= x->dims || i <= y->dims; i++)
+        if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
+    return 1;
+}
+/* One walk, led by an output. */
+static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
+    const bsri_attention *j = &g->f;
+    const bsr_matrix *m = j->mask;
+    const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
+    const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
+    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
+    g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
+    g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
+    g->groups = lead->whole ? 1 : bsri_ceil_div(g->tiles, g->group);
+    bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
+                  lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
+}
+static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
+    uint32_t left = 0;
+    int i, k;
+    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    for (i = 0; i < BSRI_GRADIENTS; i++) {
+        if (!(left >> i & 1)) continue;
+        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+        left &= ~g->makes;
+        bsri_gradient_walk(c, g, &g->out[i]);
+    }
+}
+
+static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
+/* The plan, and whether the mask's transposed index is built in the workspace. */
+static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
+    const bsr_exec *e = c->exec;
+    const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
+    uint64_t bytes;
+    int have;
+    *p = bsri_plan_default(c);
+    p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
+    if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (g->f.mask->transposed_index || !keys) return BSR_OK;
+    bytes = (uint64_t)g->index.bytes;
+    have = e->workspace ? e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0 : e->query != NULL;
+    if (!have && !(e->plan && (e->plan->flags & BSR_PLAN_BUILDS_INDEX))) p->flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    else p->flags |= BSR_PLAN_BUILDS_INDEX, p->workspace_bytes = bytes;
+    return BSR_OK;
+}
+static bsri_score_gradient bsri_derivative_of(int32_t id) {
+    int i;
+    for (i = 0; bsri_user_derivatives[i].function && bsri_user_derivatives[i].id != id; i++) {}
+    return id ? bsri_user_derivatives[i].function : NULL;
+}
+/* The views as they are counted with, at `used`. */
+static void bsri_gradient_views(bsri_gradient *g, bsr_dense *used) {
+    const bsr_dense **view[11];
+    int i, n = 0;
+    view[n++] = &g->f.q, view[n++] = &g->f.k, view[n++] = &g->f.v, view[n++] = &g->f.out, view[n++] = &g->f.lse;
+    view[n++] = &g->d_out, view[n++] = &g->d_lse, view[n++] = &g->dq, view[n++] = &g->dk, view[n++] = &g->dv;
+    view[n++] = &g->d_bias;
+    for (i = 0; i < n; i++)
+        if (*view[i]) used[i] = bsri_dense_used(*view[i]), *view[i] = &used[i];
+}
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out, const bsr_dense *dq,
                                           const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
+    const bsr_attention_extra *extra = options ? options->extra : NULL;
+    bsri_gradient g;
     bsri_call c;
-    (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
-    (void)d_out, (void)dq, (void)dk, (void)dv;
+    bsr_plan p;
+    bsr_matrix indexed;
+    bsr_dense used[11];
+    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
-    return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
+    memset(&g, 0, sizeof g);
+    g.f.q = q, g.f.k = k, g.f.v = v, g.f.mask = mask, g.f.options = options ? options : &bsri_attention_defaults;
+    g.f.out = out, g.f.lse = lse, g.d_out = d_out, g.dq = dq, g.dk = dk, g.dv = dv;
+    if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
+    g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
+    else BSRI_TRY(bsri_attention_batch(&c, &g.f));
+    if (g.f.options->score_function && !g.derivative)
+        return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
+    bsri_attention_prepare(&c, scale, &g.f);
+    bsri_gradient_outputs(&g);
+    BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    g.f.isa = p.kernel;
+    indexed = *mask, g.f.mask = &indexed;
+    if (p.flags & BSR_PLAN_BUILDS_INDEX) {
+        bsri_transposed_build(&c, mask, &g.index, exec->workspace);
+        indexed.transposed_index = exec->workspace;
+    }
+    bsri_gradient_views(&g, used);
+    bsri_value_steps(mask, g.f.mask_strides);
+    bsri_gradient_run(&c, &g);
+    return BSR_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -10862,6 +11486,16 @@ static void bsri_transposed_one(void *arg, int64_t i) {
     bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
 }
 
+static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
+    bsri_view_job job;
+    double ns;
+    job.view = *v, job.buffer = buffer, job.patterns = bsri_patterns(m, &job.one);
+    memset(buffer, 0, (size_t)v->bytes);
+    bsri_transposed_header(m, (int64_t *)buffer);
+    ns = bsri_work_ns((double)v->bytes, 0.0, 4.0 * (double)bsri_stored_count(m) * (double)job.patterns.count);
+    bsri_parallel(c, job.patterns.count, ns, bsri_transposed_one, &job);
+}
+
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
 static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
@@ -10900,7 +11534,6 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_call c;
     bsri_view_job job;
     bsri_spans set;
-    double ns;
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
@@ -10910,11 +11543,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    memset(buffer, 0, (size_t)job.view.bytes);
-    bsri_transposed_header(m, (int64_t *)buffer);
-    job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_count(m) * (double)job.patterns.count);
-    bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
+    bsri_transposed_build(&c, m, &job.view, buffer);
     return BSR_OK;
 }
 
