@@ -9066,13 +9066,13 @@ static void bsri_gradient_add_bias(const bsri_gradient_tile *x, int64_t o) {
     const bsri_query_tile *t = &x->t;
     const bsr_dense *d = g->d_bias;
     const int compute = g->f.compute;
-    const int64_t rs = d->rows == 1 ? 0 : d->row_stride, cs = d->cols == 1 ? 0 : d->col_stride;
-    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d));
+    const bsri_bias b = bsri_bias_make(&g->outer, o, d, 0); /* a size of 1 repeats */
     int64_t i, n, c;
     for (i = 0; i < t->rows; i++)
         for (n = 0; n < t->pieces; n++) {
             const void *ds = bsri_row_at(compute, x->tile_g, i * g->f.tile + t->piece[n].at);
-            void *sum = bsri_at(to, compute, (t->band[0].first + i) * rs + t->piece[n].first * cs);
+            const int64_t cs = b.col_stride, at = (t->band[0].first + i) * b.row_stride + t->piece[n].first * cs;
+            void *sum = bsri_at(b.data, compute, at);
             if (cs == 1) bsri_row_op(g->f.isa, compute, BSRI_ADD_SCALED, sum, ds, 1, t->piece[n].width);
             for (c = 0; c < t->piece[n].width && cs != 1; c++)
                 bsri_row_set(compute, sum, c * cs, bsri_row_get(compute, sum, c * cs) + bsri_row_get(compute, ds, c));

@@ -461,8 +461,19 @@ def sampled_softmax_attention():
     with np.errstate(invalid="ignore"):
         e = np.nan_to_num(np.exp(kept - kept.max(-1, keepdims=True)))
     close(ctx.attention(q[0], k[0], v, allow, mask_values="boolean"), e / np.maximum(e.sum(-1, keepdims=True), 1e-300) @ v, 1e-13)
-    e = refused(lambda: ctx.attention_backward(q, k, v, m, got, lse, got, dq=np.empty_like(q)), "UNSUPPORTED")
-    assert e.item == "NOT_IMPLEMENTED"
+    options = dict(scale=.5, causal=True, causal_offset=2, relative_bias=bias)
+    got = ctx.attention(q, k, v, m, lse, **options)
+    g, scores = numbers(got.shape), np.where(stored & np.tri(12, k=2).astype(bool), .5 * (q @ k.swapaxes(1, 2)) + bias, -np.inf)
+    p = np.where(np.isfinite(lse), np.exp(scores - np.where(np.isfinite(lse), lse, 0)), 0)
+    ds = p * (g @ v.T - (got * g).sum(-1, keepdims=True) + 1)
+    dq, dk, dv, d_bias, d_scores = (np.full(x.shape, np.nan) for x in (q, k, v, bias, np.empty((2, m.nnz, 3, 2))))
+    both = bs.make(np.stack([m.crow, m.crow]), np.stack([m.col, m.col]), d_scores, (12, 12), (3, 2))
+    ctx.attention_backward(q, k, v, m, got, lse, g, dq, dk, dv, d_lse=np.ones_like(lse), d_relative_bias=d_bias, d_scores=both,
+                           **options)
+    close(dq, .5 * ds @ k, 1e-13), close(dk, (.5 * ds.swapaxes(1, 2) @ q).sum(0, keepdims=True), 1e-13)
+    close(dv, (p.swapaxes(1, 2) @ g).sum(0), 1e-13), close(d_bias, ds.sum(0), 1e-13), close(
+        np.stack([expand(m.with_values(x)) for x in d_scores]), ds, 1e-13)
+    refused(lambda: ctx.attention_backward(q, k, v, m, got, lse, g[:1], dq), "BAD_BATCH", "BATCH_SIZE", "d_out")
 
 
 def needs(name):

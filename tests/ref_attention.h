@@ -184,8 +184,8 @@ TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
     bsr_exec e = t_exec(exec_flags);
     ref_gradient_results r;
     if (!ref_run_forward(c)) return;
-    if (!RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out, &c->dq,
-                                       &c->dk, &c->dv, &e)))
+    if (!RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out,
+                                       &c->dq, &c->dk, &c->dv, &e)))
         return;
     r = ref_attention_backward(c);
     REF_COMPARE(&c->dq, &r.dq, c->flags);
@@ -216,8 +216,8 @@ TF bsr_matrix ref_scores_of(const bsr_matrix *mask, const t_shape *whole, int dt
     return m;
 }
 /* Operands and outputs for a pattern, as attention_new() of test_attention.c makes them. wide: outputs in f32. */
-TF ref_gradients ref_gradients_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq, t_shape bk,
-                                   t_shape bv, t_shape whole, int wide) {
+TF ref_gradients ref_gradients_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq,
+                                   t_shape bk, t_shape bv, t_shape whole, int wide) {
     const int to = wide && dtype != BSR_F64 ? BSR_F32 : dtype, norm = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
     ref_gradients c;
     memset(&c, 0, sizeof c);
@@ -240,7 +240,8 @@ TF void ref_gradients_extra(ref_gradients *c, int lse, int bias, int scores, int
     if (lse) c->extra.d_lse = &c->d_lse;
     if (c->has_bias) {
         const bsr_dense *b = c->o.relative_bias;
-        c->d_bias = t_output(c->q.dtype == BSR_F64 ? BSR_F64 : BSR_F32, b->rows, b->cols, (int)bt_below(LAYOUTS), t_dense_batch(b));
+        const int type = c->q.dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+        c->d_bias = t_output(type, b->rows, b->cols, (int)bt_below(LAYOUTS), t_dense_batch(b));
         c->extra.d_relative_bias = &c->d_bias;
     }
     if (scores) c->d_scores = ref_scores_of(&c->mask, &c->whole, scores_dtype), c->extra.d_scores = &c->d_scores;

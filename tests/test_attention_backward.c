@@ -113,13 +113,14 @@ TEST(sizes) {
             const int t = (b + w) % 4;
             const int64_t r = bt_range(1, 3), cols = blocks[b][1] < 8 ? 40 : bt_range(1, 2);
             const t_shape two = t_batch(1, 2, 0, 0, 0), one = t_batch(1, 1, 0, 0, 0);
+            int64_t lq, lk;
             ref_gradients c;
             t_spec s;
             bt_case("%lldx%lld, D %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)widths[w],
                     bsr_dtype_name(dtypes[t]));
             s = t_spec_of(dtypes[t], blocks[b][0], blocks[b][1], r, cols, r * cols * 2 / 3 + 1);
-            c = ref_gradients_new(&s, dtypes[t], r * blocks[b][0] - (blocks[b][0] > 1 && w & 1), cols * blocks[b][1] - (blocks[b][1] > 1 && b & w & 1), widths[w],
-                                  widths[(w + 3) % 8], two, one, one, two, w % 2);
+            lq = r * blocks[b][0] - (blocks[b][0] > 1 && w % 2), lk = cols * blocks[b][1] - (blocks[b][1] > 1 && b % 2);
+            c = ref_gradients_new(&s, dtypes[t], lq, lk, widths[w], widths[(w + 3) % 8], two, one, one, two, w % 2);
             if (b & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 3;
             if (b & 2) c.o.flags |= BSR_ATTENTION_MASK_ADDITIVE;
             ref_gradients_extra(&c, b & 1, 0, w % 3 == 0, dtypes[t]);
@@ -162,14 +163,14 @@ TEST(finite_differences) {
         const int64_t br = bt_range(1, 4), bc = bt_range(1, 4), r = bt_range(1, 3), cols = bt_range(2, 3), group = bt_range(1, 2);
         const int64_t lq = r * br - bt_below(br), lk = cols * bc - bt_below(bc);
         const t_shape whole = t_batch(2, 2, 2, 0, 0), bk = t_batch(2, bt_range(1, 2), 2 / group, 0, 0);
+        const t_shape bq = k % 5 == 4 ? t_batch(1, 1, 0, 0, 0) : whole;
         bsr_dense rel, kp;
         ref_gradients c;
         t_spec s;
         bt_case("%d", k);
         s = t_spec_of(BSR_F64, br, bc, r, cols, r * cols * 3 / 4 + 1);
-        c = ref_gradients_new(&s, BSR_F64, lq, lk, bt_range(1, 5), bt_range(1, 5), k % 5 == 4 ? t_batch(1, 1, 0, 0, 0) : whole, bk,
-                              bk, whole, 0);
-        if (k % 5 == 4) c.mask.batch_dims = 2, c.mask.batch[0] = c.mask.batch[1] = 2; /* q is shared, so the mask makes the batch */
+        c = ref_gradients_new(&s, BSR_F64, lq, lk, bt_range(1, 5), bt_range(1, 5), bq, bk, bk, whole, 0);
+        if (k % 5 == 4) c.mask.batch_dims = 2, c.mask.batch[0] = c.mask.batch[1] = 2; /* q is shared: the mask makes the batch */
         rel = t_random(BSR_F64, k % 3 ? lq : 1, k % 4 ? lk : 1, ROW, t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
         kp = t_random(BSR_F64, 1, lk, ROW, NO_BATCH, 0, FILL_SIGNED);
         if (k & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(0, 3);
@@ -281,7 +282,7 @@ TEST(edges) {
             ref_run_backward(&c, 0);
         }
 }
-/* NaN and Inf at what is forbidden: keys and values, queries and gradients of rows that attend to nothing, masks' other places. */
+/* NaN and Inf at what is forbidden: keys and values, and queries and gradients of rows that attend to nothing. */
 TEST(poison) {
     int t, form, isa;
     for (t = 0; t < 4; t++)
@@ -394,7 +395,7 @@ TEST(refused) {
             case 13: c.d_bias.dtype = BSR_F16, item = BSR_ITEM_DTYPE_NOT_ACCEPTED, operand = BSR_ARG_D_REL_BIAS; break;
             case 14: c.o.relative_bias = NULL, item = BSR_ITEM_ARGUMENT_NULL, operand = BSR_ARG_REL_BIAS; break;
             case 15: c.d_scores.nnz--, item = BSR_ITEM_NNZ_MISMATCH, operand = BSR_ARG_D_SCORES; break;
-            case 16: c.d_scores.batch_dims = 1, c.d_scores.batch[0] = 0, item = BSR_ITEM_BATCH_SIZE, operand = BSR_ARG_D_SCORES; break;
+            case 16: c.d_scores.batch_dims = 1, item = BSR_ITEM_BATCH_SIZE, operand = BSR_ARG_D_SCORES; break; /* of size 0 */
             case 17: c.extra.reserved[4] = &c, item = BSR_ITEM_RESERVED, operand = BSR_ARG_OPTIONS; break;
             case 18: c.o.score_function = BSR_SCORE_tf_plain, item = BSR_ITEM_NO_DERIVATIVE, operand = BSR_ARG_OPTIONS; break;
             case 19: c.dq.batch_dims = 1, c.dq.batch[0] = 2, c.dq.batch_stride[0] = 1000, item = BSR_ITEM_BATCH_SIZE; break;

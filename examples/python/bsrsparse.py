@@ -94,9 +94,12 @@ MapOptions = struct("bsr_map_options", (i32, "function combine"), (u32, "flags")
 Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse"))
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
+AttentionExtra = struct("bsr_attention_extra", (to(Dense), "d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
+                        (ptr * 5, "reserved"))
 AttentionOptions = struct("bsr_attention_options", (u32, "flags"), (i32, "key_padding_mode"), (i64, "causal_offset"),
                           (to(Dense), "key_padding_mask relative_bias"), (f64, "dropout_p"), (u64, "dropout_seed"),
-                          (i32, "score_function mask_function"), (ptr, "user_data"), (i64 * 2, "reserved"))
+                          (i32, "score_function mask_function"), (ptr, "user_data"), (to(AttentionExtra), "extra"),
+                          (i64 * 2, "reserved"))
 ScatterIndices = struct("bsr_scatter_indices", (ptr, "c_indices r_offsets p_indices q_indices"),
                         (i64, "c_count r_count p_count q_count split_n"), (i32, "format reserved"))
 Allocator = struct("bsr_allocator", (ALLOC, "alloc_fn"), (FREE, "free_fn"), (ptr, "user"))
@@ -130,9 +133,9 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
-                                   ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
-                                   TuneProgress, TuneDesc, TuneResult)}
+                                   Term, MapOptions, SoftmaxOptions, AttentionExtra, AttentionOptions, ScatterIndices,
+                                   Allocator, Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb,
+                                   TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
@@ -934,11 +937,22 @@ class Context:
         self.call("attention", *views, d, self._dense(lse, "lse", out=True), exec=exec)
         return out
 
-    def attention_backward(self, q, k, v, mask, out, lse, d_out, dq=None, dk=None, dv=None, exec=None, **options):
-        """Writes dq, dk, dv, each of which may be None. This version of the library answers UNSUPPORTED."""
+    def attention_backward(self, q, k, v, mask, out, lse, d_out, dq=None, dk=None, dv=None, d_lse=None, d_relative_bias=None,
+                           d_scores=None, exec=None, **options):
+        """From out and lse of attention(), called with the same options, and their gradients d_out and d_lse: writes dq, dk, dv,
+        d_relative_bias and, a matrix with the mask's pattern, d_scores, each of which may be None."""
+        views = self._attention(q, k, v, mask, **options)
         read = (self._dense(x, name) for x, name in ((out, "out"), (lse, "lse"), (d_out, "d_out")))
         written = (self._dense(x, name, out=True) for x, name in ((dq, "dq"), (dk, "dk"), (dv, "dv")))
-        self.call("attention_backward", *self._attention(q, k, v, mask, **options), *read, *written, exec=exec)
+        extra = AttentionExtra()
+        if d_lse is not None:
+            extra.d_lse = C.pointer(self._dense(d_lse, "d_lse"))
+        if d_relative_bias is not None:
+            extra.d_relative_bias = C.pointer(self._dense(d_relative_bias, "d_relative_bias", out=True))
+        if d_scores is not None:
+            extra.d_scores = to(MatrixStruct)(self._matrix(d_scores, "d_scores", True))
+        views[-1].extra = C.pointer(extra)
+        self.call("attention_backward", *views, *read, *written, exec=exec)
         return dq, dk, dv
 
     # conversions
