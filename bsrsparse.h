@@ -160,7 +160,7 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 208 KB of stack per thread. The
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 224 KB of stack per thread. The
      context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
      bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are faster with a workspace:
      WORKSPACE THAT PAYS.
@@ -259,8 +259,9 @@
      cuda, wgmma         run: sm_90a (H200), the only one that has it
 
    CHANGES (while the major version is 0, a minor one may change calls and structs)
-     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
-     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+     0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
+     lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
+     comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -429,7 +430,7 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b") \
     X(BSR_ARG_D_OUT, 59, "d_out") X(BSR_ARG_D_LSE, 60, "d_lse") X(BSR_ARG_D_REL_BIAS, 61, "d_relative_bias")     \
-    X(BSR_ARG_D_SCORES, 62, "d_scores")
+    X(BSR_ARG_D_SCORES, 62, "d_scores") X(BSR_ARG_D_SINKS, 63, "d_sinks or d_slopes")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -520,6 +521,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_ACTIVATION, BSR_BAD_ARGUMENT, "unknown activation <value>")                                            \
     X(BSR_ITEM_ACTIVATION_DTYPE, BSR_UNSUPPORTED, "activation <value> does not go with this output or compute type")  \
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
+    X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
+    X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
     X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
@@ -1307,18 +1310,38 @@ typedef enum bsr_attention_flag {
     BSR_ATTENTION_CAUSAL        = 1 << 0, /* attend where col <= row + causal_offset */
     BSR_ATTENTION_MASK_BOOLEAN  = 1 << 1, /* mask's stored values: 0 forbids, else allows */
     BSR_ATTENTION_MASK_ADDITIVE = 1 << 2, /* mask's stored values are added to the scores */
+    BSR_ATTENTION_WINDOW        = 1 << 3, /* attend where -window_left <= col - row - causal_offset <= window_right */
+    BSR_ATTENTION_FULL          = 1 << 4, /* every stored block is full: see block_kind */
     BSR_ATTENTION_FLAG_FORCE_32 = 0x7fffffff
 } bsr_attention_flag;
 #define BSR_ATTENTION_CAUSAL        BSRI_FLAG(BSR_ATTENTION_CAUSAL)
 #define BSR_ATTENTION_MASK_BOOLEAN  BSRI_FLAG(BSR_ATTENTION_MASK_BOOLEAN)
 #define BSR_ATTENTION_MASK_ADDITIVE BSRI_FLAG(BSR_ATTENTION_MASK_ADDITIVE)
+#define BSR_ATTENTION_WINDOW        BSRI_FLAG(BSR_ATTENTION_WINDOW)
+#define BSR_ATTENTION_FULL          BSRI_FLAG(BSR_ATTENTION_FULL)
 
-typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. Only the backward looks at them */
+typedef enum bsr_block_kind { /* of a stored block of a mask */
+    BSR_BLOCK_PARTIAL = 0, /* every condition is looked at */
+    BSR_BLOCK_FULL = 1,    /* no condition forbids anything inside it: causal, window, boolean values, key padding that
+                              multiplies, mask function are passed over. What is added is added; lengths cut it all the same */
+    BSR_BLOCK_SKIP = 2,    /* as if it were not stored */
+    BSR_BLOCK_KIND_FORCE_32 = 0x7fffffff
+} bsr_block_kind;
+
+typedef struct bsr_lengths { /* in the backend's memory; each may be null. An item has a number as bsr_position.batch counts */
+    const int32_t *q_lengths, *k_lengths; /* for each item: query rows, keys past them are absent (their lse is -inf, out 0) */
+    const int32_t *key_counts;            /* [item][block column]: valid keys at the start of each; the others are absent */
+    int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
+} bsr_lengths;
+
+typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
+    const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
     const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
     const bsr_dense *d_relative_bias; /* out: of relative_bias's sizes and batch, f32 (f64 for f64): summed over what repeats */
     const bsr_matrix *d_scores;       /* out: the gradient of each stored score as values that are added see it (the mask's, the
                                          bias's); the mask's pattern, out's batch, any float type; 0 where nothing is attended */
-    const void *reserved[5];
+    const bsr_dense *d_sinks, *d_slopes; /* out: of the sizes and batch of sinks, slopes, f32 (f64 for f64), summed alike */
+    const void *reserved[2];
 } bsr_attention_extra;
 
 typedef struct bsr_attention_options { /* all zero: defaults */
@@ -1333,6 +1356,13 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
     const bsr_attention_extra *extra;
+    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
+    const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
+    int64_t window_left, window_right;
+    double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
+    const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
+    const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
+    const bsr_lengths *lengths;
     int64_t reserved[2];
 } bsr_attention_options;
 
@@ -1340,20 +1370,22 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
-   Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
-   function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and
-   v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout;
-   -inf for a row with nothing to attend, whose output is 0.
+   Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
+   lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
+   forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
+   exp(s) and the sink's exp, before dropout; -inf for a row with nothing to attend and no sink, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
    dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64, without a score function, which computes in f32); out the
    same or f32. On tensor cores (bsr_plan.kernel 2 and 3) probabilities are rounded to q's type before they meet v.
    Error of an element of out, without user functions: at most (2.5 e + (16 + 4 log2(n + 1) + n) u) (P|V|), n keys attended,
    e the largest error of a score s: (D + 2) u |scale| (|q||k|), 2 u |s|, 2 u (|t| + |s|) for each term t added to it, and
-   2 u |s - max|; where probabilities are rounded, 2^-11 (f16) or 2^-8 (bf16) times (P|V|) more, in f16 also 2^-25 sum |v|;
+   2 u |s - max|, 8 u softcap; where probabilities are rounded, 2^-11 (f16) or 2^-8 (bf16) times (P|V|) more, in f16 also
+   2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function), UNSUPPORTED (a score function in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
+   in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -1362,10 +1394,10 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
 
 /* Gradients of bsr_attention from d_out, with out and lse of the forward call that had the same arguments:
        P = exp(S - lse),  delta = sum(out d_out) - d_lse of each row,  dS = P (d_out V^T - delta)
-       dv = P^T d_out,  dq = scale dS K,  dk = scale dS^T Q
+       dv = P^T d_out,  dq = scale dS K,  dk = scale dS^T Q;  of a sink x: -exp(x - lse) delta, of a slope -dS |distance|
    dq, dk, dv have the sizes and batch of q, k, v; each may be null, and options->extra has others. What heads of a group or
    items of a batch share is summed over them, in their order. With dropout: the same mask, P of dv and d_out V^T are dropped
-   and scaled by it; with a score function: dS is multiplied by its derivative. out, lse, d_out, d_lse have out's batch.
+   and scaled by it; dS is multiplied by the derivatives of score function and soft-cap. out, lse, d_out, d_lse have out's batch.
    What is forbidden, and rows whose lse is -inf, contribute nothing, whatever q, k, v and d_out hold there; nor does a
    probability that rounds to 0 beside them. Keys that nobody attends to get 0.
    Always deterministic: nothing is added by atomics; same bits for any number of threads, for outputs alone or together.
@@ -3985,7 +4017,9 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
         bsri_put(&t, bsri_why_text(plan->refused));
     }
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE)
-        bsri_put(&t, ", slow: no transposed index, blocks are added to sums all over the result");
+        bsri_put(&t, plan->op == BSR_OP_ATTENTION_BACKWARD
+                         ? ", slow: no transposed index, all blocks are looked through for each block column"
+                         : ", slow: no transposed index, blocks are added to sums all over the result");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
     if (plan->flags & BSR_PLAN_BUILDS_INDEX) bsri_put(&t, ", the transposed index is built first");
@@ -8214,12 +8248,14 @@ static const bsri_mask_function bsri_user_masks[] = {
         NULL};
 
 typedef struct bsri_attention {
-    const bsr_dense *q, *k, *v, *out, *lse;
+    const bsr_dense *q, *k, *v, *out, *lse, *row_max;
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
     int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, mask_strides[3];
+    int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
+    double softcap;        /* 0: none */
     double scale, drop_below, keep_scale; /* dropout: words below are dropped; 1 / (1 - p) */
     float keep[2];                        /* 1, 0: factor by whether it is dropped */
     bsri_score_function score;
@@ -8234,6 +8270,7 @@ typedef struct bsri_attention {
 typedef struct bsri_piece {
     int64_t block, inner, first; /* position in values; first column (row) in the block, of all */
     int64_t at, width;           /* place in the tile */
+    int full;                    /* nothing is forbidden inside */
 } bsri_piece;
 /* An operand whose rows meet others in the products of a tile. */
 typedef struct bsri_factor {
@@ -8251,12 +8288,16 @@ typedef struct bsri_query_tile {
     bsri_item mask;
     bsri_factor q, k, v;
     bsri_bias relative, padding;
+    double slope, sink;       /* of the item; 0, -inf: none */
+    const uint8_t *kind;      /* of its blocks, or null */
+    const int32_t *counts;    /* of its block columns' keys, or null */
+    int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
     int64_t panel, depth; /* columns of v and out at work */
     bsri_piece band[BSRI_TILE_F32], piece[BSRI_TILE_F32];
     int64_t bands, rows, pieces, cols;
     void *tile_s, *tile_out;
-    void *tile_raw;            /* where it is not null: scores as the score function has them */
+    void *tile_raw, *tile_cap; /* where they are not null: scores as the score function has them; after the soft-cap */
     bsri_bias_row padding_row; /* what padding adds to the tile's columns: the same for all rows */
     double max[BSRI_TILE_F32], sum[BSRI_TILE_F32];
     uint64_t forbidden[BSRI_TILE_F32]; /* of each row's columns: see bsri_attention_add() */
@@ -8270,22 +8311,33 @@ static void *bsri_tile_output(const bsri_query_tile *t, int64_t row) {
     return bsri_row_at(t->job->compute, t->tile_out, row * bsri_round16(t->depth));
 }
 
-/* The first of the tile's rows, or columns, of all. */
 static int64_t bsri_tile_row(const bsri_query_tile *t) { return t->band[0].first; }
 
-/* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or above the
+static int bsri_attention_kind(const bsri_query_tile *t, int64_t block) {
+    return t->job->options->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL : t->kind ? t->kind[block] : BSR_BLOCK_PARTIAL;
+}
+/* Where block column bc's keys end, of all. */
+static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
+    const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
+    return bsri_min(t->k_rows, bc * width + most);
+}
+/* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
    diagonal for all rows, is passed over. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
-    int64_t limit = j->k->rows;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, bsri_tile_row(t) + t->rows + j->causal_offset);
+    const int64_t low = bsri_tile_row(t) + j->causal_offset - j->before;
+    const int64_t high = bsri_tile_row(t) + t->rows + j->causal_offset + j->after;
     t->pieces = 0, t->cols = 0;
-    while (*p < end) {
-        int64_t first = bsri_index(t->mask.col, m->index_dtype, *p) * m->block_cols;
-        int64_t width = bsri_min(m->block_cols, limit - first) - *inner;
-        int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+    while (*p < end && bsri_tile_row(t) < t->q_rows) {
+        const int64_t bc = bsri_index(t->mask.col, m->index_dtype, *p), first = bc * m->block_cols;
+        const int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+        const int kind = bsri_attention_kind(t, *p), full = kind == BSR_BLOCK_FULL;
+        const int64_t last = full ? bsri_attention_keys(t, bc) : bsri_min(bsri_attention_keys(t, bc), high);
         bsri_piece *piece = &t->piece[t->pieces];
+        int64_t width;
+        if (!full) *inner = bsri_max(*inner, low - first);
+        width = kind == BSR_BLOCK_SKIP ? 0 : last - first - *inner;
         if (width <= 0) {
             *p += 1, *inner = 0;
             continue;
@@ -8293,6 +8345,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
+        piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
     }
     return t->cols;
@@ -8387,48 +8440,82 @@ static int64_t bsri_mask_at(const bsri_query_tile *t, const bsri_score_line *l, 
     if (!(t->job->options->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return 0;
     return (l->block + p->block) * ms[0] + l->inner * ms[1] + p->inner * ms[2];
 }
+/* s = c tanh(s / c) of n scores. */
+static void bsri_attention_cap(const bsri_attention *j, void *s, int64_t n) {
+    int64_t i;
+    if (j->compute == BSR_F64)
+        for (i = 0; i < n; i++) ((double *)s)[i] = j->softcap * tanh(((double *)s)[i] / j->softcap);
+    else
+        for (i = 0; i < n; i++) ((float *)s)[i] = (float)j->softcap * tanhf(((float *)s)[i] / (float)j->softcap);
+}
+/* How far a row's first column of a piece lies from its diagonal, to the right. */
+static int64_t bsri_attention_distance(const bsri_attention *j, const bsri_score_line *l, const bsri_piece *p) {
+    return p->first - l->row - j->causal_offset;
+}
 /* What comes before the score function, for a row and one piece. Like the next one it returns whether a position is forbidden. */
 static int bsri_attention_bias(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
     const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p);
     void *s = bsri_tile_score(t, l->at, p->at);
+    int64_t i;
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_MASK_ADDITIVE)
         forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
     if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, l->row, p->first, p->width);
+    for (i = 0; i < p->width && t->slope != 0; i++)
+        bsri_row_set(j->compute, s, i,
+                     bsri_row_get(j->compute, s, i) - t->slope * fabs((double)(bsri_attention_distance(j, l, p) + i)));
     return forbids;
+}
+/* What lies outside of `from` .. `end` of a piece is forbidden. */
+static int bsri_attention_keep(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p, int64_t from,
+                               int64_t end) {
+    const int compute = t->job->compute;
+    void *s = bsri_tile_score(t, l->at, p->at);
+    from = bsri_max(0, bsri_min(from, p->width)), end = bsri_max(from, bsri_min(end, p->width));
+    bsri_row_fill(compute, s, from, (double)-INFINITY);
+    bsri_row_fill(compute, bsri_row_at(compute, s, end), p->width - end, (double)-INFINITY);
+    return end - from < p->width;
 }
 /* What comes after it. */
 static int bsri_attention_forbid(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p);
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p), distance = bsri_attention_distance(j, l, p);
     void *s = bsri_tile_score(t, l->at, p->at);
     int forbids = 0;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) {
-        const int64_t open = bsri_max(0, l->row + j->causal_offset + 1 - p->first);
-        if (open < p->width)
-            bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), p->width - open, (double)-INFINITY), forbids = 1;
-    }
+    if (j->options->lengths)
+        forbids |= bsri_attention_keep(t, l, p, 0, l->row < t->q_rows ? bsri_attention_keys(t, p->first / j->mask->block_cols) -
+                                                                            p->first : 0);
+    if (p->full) return forbids;
+    if (j->options->flags & (BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW))
+        forbids |= bsri_attention_keep(t, l, p, -j->before - distance, j->after - distance + 1);
     if (j->options->flags & BSR_ATTENTION_MASK_BOOLEAN)
         forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
     if (j->allow) forbids |= bsri_attention_user(t, s, l->row, p->first, p->width, 1);
+    if (t->padding.data && t->padding.mode == BSR_MASK_MUL)
+        forbids |= bsri_score_add_row(j->isa, j->compute, s, bsri_at(&t->padding_row, j->compute, p->at), p->width);
     return forbids;
+}
+static void bsri_tile_keep(const bsri_query_tile *t, void *tile, const bsri_score_line *l) { /* a copy of a row of scores */
+    const bsri_attention *j = t->job;
+    memcpy(bsri_row_at(j->compute, tile, l->at * j->tile), bsri_tile_score(t, l->at, 0),
+           (size_t)t->cols * bsr_dtype_size(j->compute));
 }
 /* Everything between product and softmax, in the documented order, for one row. */
 static int bsri_attention_modify_row(bsri_query_tile *t, const bsri_score_line *l) {
     const bsri_attention *j = t->job;
-    const int pad = t->padding.data != NULL, pad_late = t->padding.mode == BSR_MASK_MUL;
     void *s = bsri_tile_score(t, l->at, 0);
     int64_t n;
     int forbids = 0;
+    if (j->softcap > 0) bsri_attention_cap(j, s, t->cols);
+    if (t->tile_cap) bsri_tile_keep(t, t->tile_cap, l);
     for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, l, &t->piece[n]);
-    if (pad && !pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
-    if (t->tile_raw)
-        memcpy(bsri_row_at(j->compute, t->tile_raw, l->at * j->tile), s, (size_t)t->cols * bsr_dtype_size(j->compute));
+    if (t->padding.data && t->padding.mode == BSR_MASK_ADD)
+        forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+    if (t->tile_raw) bsri_tile_keep(t, t->tile_raw, l);
     for (n = 0; n < t->pieces && j->score; n++)
         bsri_attention_user(t, bsri_tile_score(t, l->at, t->piece[n].at), l->row, t->piece[n].first, t->piece[n].width, 0);
     for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, l, &t->piece[n]);
-    if (pad && pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
     return forbids;
 }
 /* The same for all rows. Returns whether a position of the tile is forbidden. */
@@ -8570,25 +8657,36 @@ static void bsri_attention_step(bsri_query_tile *t) {
     bsri_attention_add(t, t->rows, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out, special);
 }
 
-/* Divides, stores rows and, once, the log-sum-exp. */
-static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse) {
+/* The sink joins a row's sum. */
+static void bsri_attention_sink(bsri_query_tile *t, int64_t i) {
+    const double top = t->max[i], m = top >= t->sink || top != top ? top : t->sink, factor = exp(top - m);
+    if (!(t->sink > (double)-INFINITY) || bsri_tile_row(t) + i >= t->q_rows) return;
+    if (top < t->sink) bsri_row_scale(t->job->isa, t->job->compute, bsri_tile_output(t, i), t->depth, factor);
+    t->sum[i] = t->sum[i] * factor + exp(t->sink - m), t->max[i] = m;
+}
+/* Divides, stores rows and, once, the largest score and the log-sum-exp. */
+static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse, char *row_max) {
     const bsri_attention *j = t->job;
     int64_t i;
     for (i = 0; i < t->rows; i++) {
+        const int64_t row = bsri_tile_row(t) + i;
         void *o = bsri_tile_output(t, i), *to;
-        double m = t->max[i];
+        double m;
+        if (row_max && t->panel == 0) bsri_store_f64(row_max, j->row_max->dtype, row * j->row_max->row_stride, t->max[i]);
+        bsri_attention_sink(t, i);
+        m = t->max[i];
         if (!(m < (double)INFINITY)) bsri_row_fill(j->compute, o, t->depth, (double)NAN); /* NaN, or +inf */
         else if (m > (double)-INFINITY) bsri_row_scale(j->isa, j->compute, o, t->depth, j->keep_scale / t->sum[i]);
-        to = bsri_at(out, j->out->dtype, (bsri_tile_row(t) + i) * j->out->row_stride + t->panel * j->out->col_stride);
+        to = bsri_at(out, j->out->dtype, row * j->out->row_stride + t->panel * j->out->col_stride);
         bsri_row_store(j->isa, j->compute, to, j->out->dtype, j->out->col_stride, o, t->depth);
         if (lse && t->panel == 0)
-            bsri_store_f64(lse, j->lse->dtype, (bsri_tile_row(t) + i) * j->lse->row_stride,
+            bsri_store_f64(lse, j->lse->dtype, row * j->lse->row_stride,
                            m > (double)-INFINITY && m < (double)INFINITY ? m + log(t->sum[i]) : m);
     }
 }
 
 /* The walk of one query tile over block row br. */
-static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char *lse) {
+static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char *lse, char *row_max) {
     const bsri_attention *j = t->job;
     const int64_t first = bsri_index(t->mask.crow, j->mask->index_dtype, br);
     const int64_t end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
@@ -8601,7 +8699,7 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
         for (i = 0; i < t->rows; i++) t->max[i] = (double)-INFINITY, t->sum[i] = 0;
         memset(t->tile_out, 0, (size_t)(t->rows * bsri_round16(t->depth)) * bsr_dtype_size(j->compute));
         for (p = first, inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_attention_step(t);
-        bsri_attention_finish(t, out, lse);
+        bsri_attention_finish(t, out, lse, row_max);
         t->panel += t->depth;
     } while (t->panel < j->v->cols);
 }
@@ -8617,6 +8715,13 @@ static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile
     f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
     return f;
 }
+/* The number that an operand of 1 x 1 has for an item. */
+static double bsri_attention_number(const bsri_attention *j, int64_t item, const bsr_dense *d, double otherwise) {
+    return d ? bsri_load_f64(d->data, d->dtype, bsri_dense_offset(&j->batch, item, d)) : otherwise;
+}
+static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
+    return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
+}
 /* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
 static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
     const bsri_attention *j = t->job;
@@ -8628,12 +8733,20 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
     t->padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
+    t->slope = bsri_attention_number(j, item, o->slopes, 0);
+    t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
+    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->counts = o->lengths ? o->lengths->key_counts : NULL;
+    if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
 }
 /* The query rows of tile `at`, a number that counts through all block rows; returns how many there are. */
 static int64_t bsri_attention_rows(bsri_query_tile *t, int64_t at) {
     const bsri_attention *j = t->job;
     bsri_piece *b = &t->band[0];
-    b->block = b->at = 0, b->inner = at % j->tiles * j->tile_rows, b->first = at / j->tiles * j->mask->block_rows + b->inner;
+    b->block = b->at = 0, b->full = 0, b->inner = at % j->tiles * j->tile_rows;
+    b->first = at / j->tiles * j->mask->block_rows + b->inner;
     b->width = bsri_min(bsri_min(j->tile_rows, j->mask->block_rows - b->inner), j->q->rows - b->first);
     t->bands = 1, t->rows = b->width;
     return t->rows;
@@ -8645,14 +8758,15 @@ static void bsri_attention_task(void *arg, int64_t task) {
     int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles);
     char *out = bsri_at(j->out->data, j->out->dtype, bsri_dense_offset(&j->batch, item, j->out));
     char *lse = j->lse ? bsri_at(j->lse->data, j->lse->dtype, bsri_dense_offset(&j->batch, item, j->lse)) : NULL;
+    char *top = j->row_max ? bsri_at(j->row_max->data, j->row_max->dtype, bsri_dense_offset(&j->batch, item, j->row_max)) : NULL;
     bsri_arena arena;
     bsri_query_tile t;
     void *tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64), *tile_kv = bsri_row_at(j->compute, tile_q, panel);
-    t.job = j, t.tile_raw = NULL;
+    t.job = j, t.tile_raw = t.tile_cap = NULL;
     bsri_attention_item(&t, item, tile_q, tile_kv, tile_kv);
     t.tile_out = bsri_row_at(j->compute, tile_kv, panel), t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
     for (; at < end; at++)
-        if (bsri_attention_rows(&t, at) > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
+        if (bsri_attention_rows(&t, at) > 0) bsri_attention_tile(&t, at / j->tiles, out, lse, top);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8676,14 +8790,16 @@ static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const b
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
     const uint32_t both = BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE;
+    const uint32_t known = both | BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
     int i;
-    if (o->flags & ~(BSR_ATTENTION_CAUSAL | both)) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
+    if (o->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if ((o->flags & both) == both) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if (o->reserved[0]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[0]);
     if (o->reserved[1]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[1]);
     for (i = 0; o->extra && i < (int)BSRI_COUNT(o->extra->reserved); i++)
         if (o->extra->reserved[i]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, i);
     if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
+    if (!(o->softcap >= 0 && o->softcap < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
     if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
         return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
     if (o->mask_function && (o->mask_function < BSR_USER_FUNCTION_BASE || o->mask_function >= BSRI_USER_MASK_END))
@@ -8731,6 +8847,45 @@ static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
     return BSR_OK;
 }
 
+/* n numbers for each of the items. */
+static bsr_status bsri_attention_check_lengths(const bsri_call *c, bsri_spans *set, const int32_t *lengths, int64_t n,
+                                               int64_t items, int64_t stride) {
+    const int64_t size[2] = {n, items}, steps[2] = {1, stride};
+    bsri_span s;
+    if (!lengths) return BSR_OK;
+    if (stride < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_OPTIONS, 0, stride);
+    if (!bsri_span_make(&s, BSR_ARG_OPTIONS, lengths, 4, 2, size, steps))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
+    if (s.bytes) BSRI_TRY(bsri_check_pointer(c, lengths, 4, BSR_ARG_OPTIONS));
+    return bsri_check_span(c, set, &s, 0, BSRI_READ, 0);
+}
+static bsri_batch bsri_patterns(const bsr_matrix *m, bsr_matrix *one);
+/* Kinds and lengths: memory, and what kinds there are. */
+static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const uint8_t *kinds = j->options->block_kind;
+    const bsr_lengths *l = j->options->lengths;
+    const bsr_matrix *m = j->mask;
+    const int64_t one = 1, items = j->heads ? j->batch.count / j->heads : 0;
+    int64_t i, p;
+    if (kinds) {
+        bsr_matrix alone;
+        const bsri_batch patterns = bsri_patterns(m, &alone);
+        BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_OPTIONS, kinds, 1, m->col_batch_stride, 1, &m->nnz, &one, BSRI_READ, 0));
+        for (i = 0; i < patterns.count && !bsri_on_cuda(c); i++) {
+            const uint8_t *kind = kinds + bsri_matrix_walk(&patterns, i, &alone).col;
+            for (p = 0; p < m->nnz; p++)
+                if (kind[p] > BSR_BLOCK_SKIP) return bsri_fail(c, BSR_ITEM_BLOCK_KIND, BSR_ARG_OPTIONS, p, kind[p]);
+        }
+    }
+    if (!l) return BSR_OK;
+    BSRI_TRY(bsri_attention_check_lengths(c, set, l->q_lengths, 1, items, 1));
+    BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
+    return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
+}
+/* An operand of one number for each item. */
+static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
+    return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
+}
 /* All operands that forward and backward have, but out and lse. */
 static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, double scale, bsri_attention *j) {
     const bsr_attention_options *o = j->options;
@@ -8741,6 +8896,9 @@ static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, doub
     BSRI_TRY(bsri_attention_batch(c, j));
     BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
     BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
+    BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
+    BSRI_TRY(bsri_attention_check_kinds(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     return BSR_OK;
@@ -8762,11 +8920,16 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     const int64_t far = INT64_MAX / 4; /* beyond every matrix, and safe to add to a row */
     j->scale = scale != 0 ? scale : j->q->cols ? 1 / sqrt((double)j->q->cols) : 1;
     j->causal_offset = bsri_max(-far, bsri_min(far, o->causal_offset));
+    j->before = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_left)) : 2 * far;
+    j->after = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_right)) : 2 * far;
+    if (o->flags & BSR_ATTENTION_CAUSAL) j->after = bsri_min(j->after, 0);
+    j->softcap = o->softcap;
     j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
     j->keep[0] = 1, j->keep[1] = 0;
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
-    j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow;
+    j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
+                  o->lengths;
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -8781,6 +8944,12 @@ static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
 }
+/* Options that the CUDA backend has not. */
+static int bsri_attention_new(const bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
+           o->lengths || j->row_max;
+}
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
@@ -8790,7 +8959,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     bsri_spans set;
     bsri_call c;
     bsr_plan p;
-    bsr_dense used[5];
+    bsr_dense used[6];
     double scores, ns;
     int64_t tasks;
     int stop;
@@ -8798,25 +8967,30 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
     memset(&j, 0, sizeof j);
     j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &bsri_attention_defaults;
+    j.row_max = options && options->extra ? options->extra->row_max : NULL;
     set.count = 0;
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_attention_check(&c, &set, scale, &j));
         BSRI_TRY(bsri_attention_check_results(&c, &set, &j, BSRI_WRITE));
+        if (j.row_max) BSRI_TRY(bsri_attention_check_result(&c, &set, &j.batch, j.row_max, q->rows, 1, BSR_ARG_OPTIONS,
+                                                            BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64), BSRI_WRITE));
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
     key.alpha = bsri_attention_modifies(&j);
+    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
     j.isa = p.kernel;
-    if (!q->rows || (!v->cols && !lse)) return BSR_OK;
+    if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
     used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
+    if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
@@ -8846,7 +9020,16 @@ static const bsri_score_derivative bsri_user_derivatives[] = {
 #endif
         {0, 0, NULL}};
 
-enum { BSRI_GRAD_Q, BSRI_GRAD_SCORES, BSRI_GRAD_BIAS, BSRI_GRAD_K, BSRI_GRAD_V, BSRI_GRADIENTS };
+enum {
+    BSRI_GRAD_Q,
+    BSRI_GRAD_SCORES,
+    BSRI_GRAD_BIAS,
+    BSRI_GRAD_SINKS,
+    BSRI_GRAD_SLOPES,
+    BSRI_GRAD_K,
+    BSRI_GRAD_V,
+    BSRI_GRADIENTS
+};
 typedef struct bsri_gradient_out { /* wanted: does it have elements that are to be written? */
     int wanted, keys, whole; /* by keys; a task for each item, as all of its rows are summed */
     int64_t group;           /* query heads that share one of its heads */
@@ -8855,7 +9038,7 @@ typedef struct bsri_gradient_out { /* wanted: does it have elements that are to 
 
 typedef struct bsri_gradient {
     bsri_attention f; /* the forward call */
-    const bsr_dense *d_out, *d_lse, *dq, *dk, *dv, *d_bias;
+    const bsr_dense *d_out, *d_lse, *dq, *dk, *dv, *d_bias, *d_sinks, *d_slopes;
     const bsr_matrix *d_scores;
     int64_t score_strides[3];
     bsri_score_gradient derivative;
@@ -8884,11 +9067,12 @@ typedef struct bsri_gradient_tile {
     double lse_of[BSRI_TILE_F32], delta[BSRI_TILE_F32];
     bsri_column column;
     int64_t rows; /* most of a tile */
+    double sinks, slopes; /* sums of their gradients */
     int forms_ds;
 } bsri_gradient_tile;
 
-/* By queries 4 panels and 3 tiles of scores, by keys (with half as many rows) 5 panels and 3 halves. */
-#define BSRI_GRADIENT_F32 (BSRI_TILE_DEPTH * BSRI_TILE_F32 * 5 + BSRI_TILE_F32 * BSRI_TILE_F32 * 3 / 2)
+/* By queries 4 panels and 4 tiles of scores, by keys (with half as many rows) 5 panels and 4 halves. */
+#define BSRI_GRADIENT_F32 (BSRI_TILE_DEPTH * BSRI_TILE_F32 * 5 + BSRI_TILE_F32 * BSRI_TILE_F32 * 2)
 typedef union bsri_gradient_arena {
     float f[BSRI_GRADIENT_F32 + 16];
     double d[(BSRI_GRADIENT_F32 + 16) / 2];
@@ -8927,6 +9111,7 @@ static void bsri_gradient_begin(bsri_gradient_tile *x, const bsri_gradient *g, b
     x->tile_q = bsri_row_at(j->compute, x->sum_v, panel), x->tile_do = bsri_row_at(j->compute, x->tile_q, half);
     x->t.tile_s = bsri_row_at(j->compute, x->tile_do, half), x->tile_g = bsri_row_at(j->compute, x->t.tile_s, scores);
     x->t.tile_raw = g->derivative ? bsri_row_at(j->compute, x->tile_g, scores) : NULL;
+    x->t.tile_cap = j->softcap > 0 ? bsri_row_at(j->compute, x->tile_g, 2 * scores) : NULL;
     x->t.tile_out = NULL;
 }
 
@@ -8937,6 +9122,15 @@ static const void *bsri_row_seen(const bsri_attention *j, const bsr_dense *d, co
     if (d->dtype == j->compute && d->col_stride == 1) return from;
     bsri_row_load(j->isa, j->compute, buffer, from, d->dtype, d->col_stride, n);
     return buffer;
+}
+/* A delta that is not finite: a row whose out is 0 has none of d_out, whatever that holds. */
+static double bsri_gradient_empty(const bsri_gradient_tile *x, int64_t row, double delta) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    int64_t d;
+    for (d = 0; d < j->v->cols; d++)
+        if (bsri_load_f64(x->out, j->out->dtype, row * j->out->row_stride + d * j->out->col_stride) != 0) return delta;
+    return x->d_lse ? -bsri_load_f64(x->d_lse, g->d_lse->dtype, row * g->d_lse->row_stride) : 0;
 }
 /* Packs what stays for the tile's rows, and finds lse and delta of each. */
 static void bsri_gradient_rows(bsri_gradient_tile *x) {
@@ -8959,6 +9153,7 @@ static void bsri_gradient_rows(bsri_gradient_tile *x) {
                 delta += bsri_row_dot(j->isa, j->compute, bsri_row_seen(j, j->out, x->out, l.row, d, w, &a),
                                       bsri_row_seen(j, g->d_out, x->d_out.data, l.row, d, w, &b), w);
             }
+            if (!(fabs(delta) < (double)INFINITY)) delta = bsri_gradient_empty(x, l.row, delta);
             x->lse_of[l.at] = lse < (double)INFINITY ? lse : (double)NAN, x->delta[l.at] = delta;
         }
 }
@@ -9007,6 +9202,19 @@ static int bsri_gradient_scores(bsri_gradient_tile *x) {
     }
     if (x->job->derivative) bsri_gradient_derive(x);
     return forbids;
+}
+/* dS of capped scores becomes that of scores: times 1 - (s/c)^2. */
+static void bsri_gradient_uncap(const bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, c;
+    for (i = 0; i < t->rows && t->tile_cap; i++)
+        for (c = 0; c < t->cols; c++) {
+            const int64_t k = i * j->tile + c;
+            const double s = bsri_row_get(j->compute, t->tile_cap, k) / j->softcap;
+            if (bsri_row_get(j->compute, t->tile_s, k) != 0)
+                bsri_row_set(j->compute, x->tile_g, k, bsri_row_get(j->compute, x->tile_g, k) * ((1 - s) * (1 + s)));
+        }
 }
 /* Stores n rows of sums, columns t->panel .. of rows first .. of an output. */
 static void bsri_gradient_store(const bsri_gradient_tile *x, const bsr_dense *d, int64_t o, int64_t first, int64_t n, void *sums,
@@ -9078,6 +9286,25 @@ static void bsri_gradient_add_bias(const bsri_gradient_tile *x, int64_t o) {
                 bsri_row_set(compute, sum, c * cs, bsri_row_get(compute, sum, c * cs) + bsri_row_get(compute, ds, c));
         }
 }
+static void bsri_gradient_add_slopes(bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, n, c;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[0], i);
+            const int64_t distance = bsri_attention_distance(j, &l, &t->piece[n]), at = i * j->tile + t->piece[n].at;
+            for (c = 0; c < t->piece[n].width; c++)
+                x->slopes -= bsri_row_get(j->compute, x->tile_g, at + c) * fabs((double)(distance + c));
+        }
+}
+/* Of rows of one item: what the sink takes. */
+static void bsri_gradient_add_sinks(bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    int64_t i;
+    for (i = 0; i < t->rows && t->sink > (double)-INFINITY; i++)
+        if (x->lse_of[i] != (double)-INFINITY) x->sinks -= exp(t->sink - x->lse_of[i]) * x->delta[i];
+}
 static void bsri_gradient_query_step(bsri_gradient_tile *x, int64_t o) {
     bsri_query_tile *t = &x->t;
     const int forbids = bsri_gradient_scores(x);
@@ -9086,7 +9313,9 @@ static void bsri_gradient_query_step(bsri_gradient_tile *x, int64_t o) {
     const void *k;
     if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_SCORES)) bsri_gradient_keep_scores(x, o);
     if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_BIAS)) bsri_gradient_add_bias(x, o);
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_SLOPES)) bsri_gradient_add_slopes(x);
     if (!t->depth) return;
+    bsri_gradient_uncap(x);
     k = bsri_attention_values(t, &t->k, &ld);
     special = forbids ? bsri_attention_special(t->job, k, ld, t->cols, t->depth) : 0;
     if (special) bsri_attention_note(t, 0);
@@ -9105,12 +9334,17 @@ static void bsri_gradient_query_tile(bsri_gradient_tile *x, int64_t o, int64_t b
         for (r = 0; r < g->reduce; r++) {
             bsri_gradient_turn(x, o, r);
             p = bsri_index(t->mask.crow, j->mask->index_dtype, br), end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
-            if (p < end) bsri_gradient_rows(x);
+            if (p < end || bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_rows(x);
+            if (t->panel == 0 && bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_add_sinks(x);
+            if (g->makes == BSRI_BIT(BSRI_GRAD_SINKS)) continue;
             for (inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_gradient_query_step(x, o);
         }
         if (width) bsri_gradient_store(x, g->dq, o, bsri_tile_row(t), t->rows, x->sum_q, j->scale);
         t->panel += t->depth;
     } while (t->panel < width);
+}
+static void bsri_gradient_number(const bsri_gradient *g, int64_t o, const bsr_dense *d, double value) {
+    bsri_store_f64(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d), value);
 }
 static void bsri_gradient_by_queries(void *arg, int64_t task) {
     const bsri_gradient *g = (const bsri_gradient *)arg;
@@ -9121,6 +9355,7 @@ static void bsri_gradient_by_queries(void *arg, int64_t task) {
     bsri_gradient_tile x;
     bsri_gradient_begin(&x, g, &arena, 0);
     if (sums) bsri_gradient_zero_bias(g, o, 0, 1);
+    x.sinks = x.slopes = 0;
     for (; at < end; at++) {
         rows = bsri_attention_rows(&x.t, at);
         if (bsri_makes(g, BSRI_GRAD_SCORES))
@@ -9130,6 +9365,8 @@ static void bsri_gradient_by_queries(void *arg, int64_t task) {
         if (bsri_makes(g, BSRI_GRAD_BIAS) && !sums) bsri_gradient_zero_bias(g, o, bsri_tile_row(&x.t), rows);
         bsri_gradient_query_tile(&x, o, at / j->tiles);
     }
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_number(g, o, g->d_sinks, x.sinks);
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) bsri_gradient_number(g, o, g->d_slopes, x.slopes);
 }
 
 /* --- by keys --- */
@@ -9171,17 +9408,21 @@ static int64_t bsri_gradient_gather(bsri_gradient_tile *x, int64_t bc) {
     const bsri_attention *j = &x->job->f;
     bsri_query_tile *t = &x->t;
     bsri_column *c = &x->column;
-    int64_t least = 0;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) least = bsri_max(0, t->piece[0].first - j->causal_offset);
+    bsri_piece *p = &t->piece[0];
+    const int64_t least = bsri_max(0, p->first - j->causal_offset - j->after);
+    const int64_t most = bsri_min(t->q_rows, p->first + t->cols - j->causal_offset + j->before);
     t->bands = 0, t->rows = 0;
     while (t->rows < x->rows && (c->block >= 0 || bsri_column_next(x, bc))) {
-        const int64_t first = c->br * j->mask->block_rows, inner = bsri_max(c->inner, least - first);
-        const int64_t left = bsri_min(j->mask->block_rows, j->q->rows - first) - inner;
+        const int kind = bsri_attention_kind(t, c->block), full = kind == BSR_BLOCK_FULL;
+        const int64_t first = c->br * j->mask->block_rows, inner = full ? c->inner : bsri_max(c->inner, least - first);
+        const int64_t left = bsri_min(j->mask->block_rows, (full ? t->q_rows : most) - first) - inner;
         bsri_piece *b = &t->band[t->bands];
-        if (left <= 0) {
+        if (left <= 0 || kind == BSR_BLOCK_SKIP) {
             c->block = -1;
             continue;
         }
+        if (t->bands && full != p->full) break; /* the piece is of one kind in each tile */
+        p->full = b->full = full;
         b->block = c->block, b->inner = inner, b->first = first + inner, b->at = t->rows;
         b->width = bsri_min(left, x->rows - t->rows);
         t->bands++, t->rows += b->width, c->inner = inner + b->width;
@@ -9222,6 +9463,7 @@ static void bsri_gradient_key_panel(bsri_gradient_tile *x, int64_t o, int64_t bc
             int forbids;
             bsri_gradient_rows(x);
             forbids = bsri_gradient_scores(x);
+            if (x->forms_ds) bsri_gradient_uncap(x);
             t->depth = depth_k;
             if (depth_k > 0) bsri_gradient_key_sum(x, &t->q, x->tile_g, x->sum_k, forbids);
             t->depth = depth_v;
@@ -9243,7 +9485,7 @@ static void bsri_gradient_by_keys(void *arg, int64_t task) {
     bsri_piece *p = &x.t.piece[0];
     bsri_gradient_begin(&x, g, &arena, 1);
     for (; at < end; at++) {
-        p->block = p->at = 0, p->inner = at % g->key_tiles * j->tile;
+        p->block = p->at = 0, p->full = 0, p->inner = at % g->key_tiles * j->tile;
         p->first = at / g->key_tiles * j->mask->block_cols + p->inner;
         p->width = bsri_min(bsri_min(j->tile, j->mask->block_cols - p->inner), j->k->rows - p->first);
         x.t.pieces = 1, x.t.cols = p->width;
@@ -9279,6 +9521,10 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
     BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dv, j->v, BSR_ARG_DV, floats));
     if (g->d_bias && !o->relative_bias) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_REL_BIAS, -1, 0);
     if (g->d_bias) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_bias, o->relative_bias, BSR_ARG_D_REL_BIAS, BSRI_BIT(sums)));
+    if ((g->d_sinks && !o->sinks) || (g->d_slopes && !o->slopes))
+        return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_D_SINKS, BSRI_BIT(sums)));
+    if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_D_SINKS, BSRI_BIT(sums)));
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
@@ -9301,6 +9547,9 @@ static void bsri_gradient_outputs(bsri_gradient *g) {
     bsri_gradient_wants(g, BSRI_GRAD_V, g->dv, j->v_group);
     bsri_gradient_wants(g, BSRI_GRAD_BIAS, g->d_bias, 1);
     g->out[BSRI_GRAD_BIAS].whole = g->d_bias && g->d_bias->rows != j->q->rows;
+    bsri_gradient_wants(g, BSRI_GRAD_SINKS, g->d_sinks, 1);
+    bsri_gradient_wants(g, BSRI_GRAD_SLOPES, g->d_slopes, 1);
+    g->out[BSRI_GRAD_SINKS].whole = g->out[BSRI_GRAD_SLOPES].whole = 1;
     if (!g->d_scores) return;
     bsri_value_steps(g->d_scores, g->score_strides);
     g->out[BSRI_GRAD_SCORES].group = 1, g->out[BSRI_GRAD_SCORES].batch = j->batch;
@@ -9368,11 +9617,11 @@ static bsri_score_gradient bsri_derivative_of(int32_t id) {
 }
 /* The views as they are counted with, at `used`. */
 static void bsri_gradient_views(bsri_gradient *g, bsr_dense *used) {
-    const bsr_dense **view[11];
+    const bsr_dense **view[13];
     int i, n = 0;
     view[n++] = &g->f.q, view[n++] = &g->f.k, view[n++] = &g->f.v, view[n++] = &g->f.out, view[n++] = &g->f.lse;
     view[n++] = &g->d_out, view[n++] = &g->d_lse, view[n++] = &g->dq, view[n++] = &g->dk, view[n++] = &g->dv;
-    view[n++] = &g->d_bias;
+    view[n++] = &g->d_bias, view[n++] = &g->d_sinks, view[n++] = &g->d_slopes;
     for (i = 0; i < n; i++)
         if (*view[i]) used[i] = bsri_dense_used(*view[i]), *view[i] = &used[i];
 }
@@ -9385,7 +9634,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_call c;
     bsr_plan p;
     bsr_matrix indexed;
-    bsr_dense used[11];
+    bsr_dense used[13];
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
@@ -9393,6 +9642,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     g.f.q = q, g.f.k = k, g.f.v = v, g.f.mask = mask, g.f.options = options ? options : &bsri_attention_defaults;
     g.f.out = out, g.f.lse = lse, g.d_out = d_out, g.dq = dq, g.dk = dk, g.dv = dv;
     if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
+    if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
     g.derivative = bsri_derivative_of(g.f.options->score_function);
     if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
     else BSRI_TRY(bsri_attention_batch(&c, &g.f));

@@ -10,14 +10,15 @@ static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 /* Every option alone, for every dtype, on every instruction set. */
 TEST(each_option) {
     int option, t, isa;
-    for (option = 0; option < 19; option++)
+    for (option = 0; option < 30; option++)
         for (t = 0; t < 4; t++)
             for (isa = 1; isa <= 3; isa++) {
                 const int64_t lq = 45, lk = 50, d = 24, dv = option == 2 ? 40 : 24, hk = option == 5 ? 2 : option == 6 ? 1 : 4;
                 const t_shape whole = t_batch(2, 2, 4, 0, 0), bk = t_batch(2, 2, hk, 0, 0);
                 ref_gradients c;
                 t_spec s;
-                bsr_dense rel, kp;
+                bsr_dense rel, kp, slopes, sinks;
+                bsr_lengths lengths = BSR_ZERO;
                 float slope = 0.3f;
                 if (dtypes[t] == BSR_F64 && (option == 9 || option == 10)) continue; /* score functions compute in f32 */
                 bt_case("option %d, %s, isa %d", option, bsr_dtype_name(dtypes[t]), isa);
@@ -45,6 +46,23 @@ TEST(each_option) {
                 if (option == 13 || option > 16) c.o.relative_bias = &rel;
                 if (option == 14) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
                 if (option == 15) c.o.dropout_p = 0.375, c.o.dropout_seed = 0x123456789abcdefu;
+                slopes = t_random(dtypes[t], 1, 1, ROW, t_batch(1, 4, 0, 0, 0), 0, FILL_POSITIVE);
+                sinks = t_random(dtypes[t], 1, 1, ROW, option & 1 ? t_batch(2, 2, 1, 0, 0) : t_batch(1, 4, 0, 0, 0), 0,
+                                 FILL_SIGNED);
+                if (option == 19 || option == 20 || option == 29)
+                    c.o.flags = BSR_ATTENTION_WINDOW, c.o.window_left = 7, c.o.window_right = option == 29 ? -2 : 3;
+                if (option == 20) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = 4;
+                if (option == 21) c.o.softcap = 0.5;
+                if (option == 22) c.o.slopes = &slopes, c.o.causal_offset = 3;
+                if (option == 23 || option == 24) c.o.sinks = &sinks;
+                if (option == 24) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = -9, c.o.dropout_p = 0.5;
+                if (option == 25) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.block_kind = ref_random_kinds(&c.mask);
+                if (option == 26) c.o.flags = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_FULL;
+                if (option == 27 || option == 28) c.o.lengths = &lengths;
+                if (option == 27) lengths.q_lengths = ref_random_lengths(2, 20, 45);
+                if (option == 27) lengths.k_lengths = ref_random_lengths(2, 20, 50);
+                if (option == 28) lengths.key_counts = ref_random_lengths(14, 0, 9), lengths.key_counts_stride = 7;
+                if (option == 28) c.o.sinks = &sinks;
                 ref_gradients_extra(&c, option % 2, 1, option % 3 == 1, dtypes[t]);
                 ref_run_backward(&c, 0);
             }
@@ -62,7 +80,8 @@ TEST(combined) {
     for (k = 0; k < 400; k++) {
         ref_gradients c;
         t_spec s;
-        bsr_dense rel, kp;
+        bsr_dense rel, kp, slopes, sinks;
+        bsr_lengths lengths = BSR_ZERO;
         t_shape whole, bq, bk, bv, bm;
         const int t = k % 4, user = dtypes[t] != BSR_F64;
         int dims, i;
@@ -98,6 +117,25 @@ TEST(combined) {
         if (bt_below(2)) c.o.dropout_p = bt_uniform() * 0.9, c.o.dropout_seed = bt_random();
         c.scale = bt_below(2) ? 0 : bt_uniform(), c.flags = REF_ANY; /* where all rows have one key only dv is not 0 */
         if (bt_below(2)) t_attach_transposed(&c.mask);
+        slopes = t_random(dtypes[t], 1, 1, ROW, shared(whole, 1), 0, FILL_SIGNED);
+        sinks = t_random(dtypes[t], 1, 1, ROW, shared(whole, 1), 0, FILL_SIGNED);
+        if (k >= 100) { /* what came later */
+            const int64_t items = dims ? t_items(&whole) / whole.n[dims - 1] : 1;
+            c.o.window_left = bt_range(-2, 9), c.o.window_right = bt_range(-2, 9);
+            if (bt_below(2)) c.o.flags |= BSR_ATTENTION_WINDOW;
+            if (bt_below(4) == 0) c.o.softcap = 0.1 + 3 * bt_uniform();
+            if (bt_below(3) == 0) c.o.slopes = &slopes;
+            if (bt_below(3) == 0) c.o.sinks = &sinks;
+            if (bt_below(3) == 0) c.o.block_kind = ref_random_kinds(&c.mask);
+            else if (bt_below(6) == 0) c.o.flags |= BSR_ATTENTION_FULL;
+            if (bt_below(3) == 0) {
+                c.o.lengths = &lengths;
+                if (bt_below(2)) lengths.q_lengths = ref_random_lengths(items, -1, lq + 1);
+                if (bt_below(2)) lengths.k_lengths = ref_random_lengths(items, 0, lk + 1);
+                lengths.key_counts_stride = bt_below(2) ? cols : 0;
+                if (bt_below(2)) lengths.key_counts = ref_random_lengths(items * cols, 0, bc + 1);
+            }
+        }
         ref_gradients_extra(&c, (int)bt_below(2), (int)bt_below(2), (int)bt_below(2), bt_below(2) ? dtypes[t] : BSR_F32);
         ref_run_backward(&c, 0);
     }
@@ -164,7 +202,7 @@ TEST(finite_differences) {
         const int64_t lq = r * br - bt_below(br), lk = cols * bc - bt_below(bc);
         const t_shape whole = t_batch(2, 2, 2, 0, 0), bk = t_batch(2, bt_range(1, 2), 2 / group, 0, 0);
         const t_shape bq = k % 5 == 4 ? t_batch(1, 1, 0, 0, 0) : whole;
-        bsr_dense rel, kp;
+        bsr_dense rel, kp, slopes, sinks;
         ref_gradients c;
         t_spec s;
         bt_case("%d", k);
@@ -179,9 +217,16 @@ TEST(finite_differences) {
         if (k & 8) c.o.mask_function = BSR_MASK_tf_stripes;
         if (k & 16) c.o.key_padding_mask = &kp;
         c.o.relative_bias = &rel;
+        slopes = t_random(BSR_F64, 1, 1, ROW, t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
+        sinks = t_random(BSR_F64, 1, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+        if (k % 6 == 1) c.o.flags |= BSR_ATTENTION_WINDOW, c.o.window_left = 2, c.o.window_right = 4;
+        if (k % 3 == 2) c.o.slopes = &slopes, c.o.sinks = &sinks;
+        if (k % 4 == 3) c.o.softcap = 0.7;
+        if (k % 7 == 3) c.o.block_kind = ref_random_kinds(&c.mask);
         ref_gradients_extra(&c, 1, 1, 1, BSR_F64);
         ref_run_backward(&c, 0);
         differ(&c, &c.q, &c.dq), differ(&c, &c.k, &c.dk), differ(&c, &c.v, &c.dv), differ(&c, &rel, &c.d_bias);
+        if (c.o.slopes) differ(&c, &slopes, &c.d_slopes), differ(&c, &sinks, &c.d_sinks);
     }
 }
 
@@ -396,7 +441,7 @@ TEST(refused) {
             case 14: c.o.relative_bias = NULL, item = BSR_ITEM_ARGUMENT_NULL, operand = BSR_ARG_REL_BIAS; break;
             case 15: c.d_scores.nnz--, item = BSR_ITEM_NNZ_MISMATCH, operand = BSR_ARG_D_SCORES; break;
             case 16: c.d_scores.batch_dims = 1, item = BSR_ITEM_BATCH_SIZE, operand = BSR_ARG_D_SCORES; break; /* of size 0 */
-            case 17: c.extra.reserved[4] = &c, item = BSR_ITEM_RESERVED, operand = BSR_ARG_OPTIONS; break;
+            case 17: c.extra.reserved[1] = &c, item = BSR_ITEM_RESERVED, operand = BSR_ARG_OPTIONS; break;
             case 18: c.o.score_function = BSR_SCORE_tf_plain, item = BSR_ITEM_NO_DERIVATIVE, operand = BSR_ARG_OPTIONS; break;
             case 19: c.dq.batch_dims = 1, c.dq.batch[0] = 2, c.dq.batch_stride[0] = 1000, item = BSR_ITEM_BATCH_SIZE; break;
             case 20: c.lse.dtype = BSR_F16, item = BSR_ITEM_DTYPE_NOT_ACCEPTED, operand = BSR_ARG_LSE; break;
