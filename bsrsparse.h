@@ -261,7 +261,8 @@
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
-     comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+     comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
+     package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H

@@ -475,6 +475,29 @@ def sampled_softmax_attention():
         np.stack([expand(m.with_values(x)) for x in d_scores]), ds, 1e-13)
     refused(lambda: ctx.attention_backward(q, k, v, m, got, lse, g[:1], dq), "BAD_BATCH", "BATCH_SIZE", "d_out")
 
+    sinks, slopes, top, lengths = numbers((2, 1, 1)), numbers((1, 1)), np.empty((2, 12, 1)), np.array([9], np.int32)
+    kinds = np.arange(m.nnz, dtype=np.uint8) % 3
+    kind = np.repeat(np.repeat([[dict(zip(zip(np.repeat(np.arange(4), np.diff(m.crow)), m.col), kinds)).get((r, c), 2)
+                                 for c in range(6)] for r in range(4)], 3, 0), 2, 1)
+    away = np.arange(12) - np.arange(12)[:, None]
+    allowed = (kind < 2) & ((kind == 1) | ((away >= -4) & (away <= 3))) & (np.arange(12) < 9)
+    scores = np.where(allowed, .8 * np.tanh(.5 * (q @ k.swapaxes(1, 2)) / .8) - slopes * abs(away), -np.inf)
+    want_lse = np.log(np.exp(scores).sum(-1, keepdims=True) + np.exp(sinks))
+    options = dict(scale=.5, window=(4, 3), block_kind=kinds, softcap=.8, slopes=slopes, sinks=sinks, k_lengths=lengths,
+                   row_max=top)
+    got = ctx.attention(q, k, v, m, lse, **options)
+    close(lse, want_lse, 1e-13), close(got, np.exp(scores - lse) @ v, 1e-13)
+    equal(np.isneginf(top), np.broadcast_to(~allowed.any(-1)[:, None], top.shape))
+    d_sinks, d_slopes, p = np.empty_like(sinks), np.empty_like(slopes), np.exp(scores - lse)
+    ctx.attention_backward(q, k, v, m, got, lse, g, d_sinks=d_sinks, d_slopes=d_slopes, **options)
+    delta = (got * g).sum(-1, keepdims=True)
+    close(d_sinks, -(np.exp(sinks - lse) * delta).sum(1, keepdims=True), 1e-13)
+    close(d_slopes, -(p * (g @ v.T - delta) * abs(away)).sum().reshape(1, 1), 1e-12)
+    raises(lambda: ctx.attention(q, k, v, m, block_kind=kinds.astype(np.int8)), TypeError, "uint8")
+    refused(lambda: ctx.attention(q, k, v, m, block_kind=kinds + 1), "BAD_ARGUMENT", "BLOCK_KIND", "options")
+    whole = m.with_values(np.zeros((m.nnz, 3, 2), bool))
+    equal(ctx.attention(q, k, v, whole, mask_values="boolean", causal=True, full=True), ctx.attention(q, k, v, m))
+
 
 def needs(name):
     if not hasattr(bs.library().c, name):
