@@ -56,6 +56,7 @@
      attention-engine   one pass over the stored blocks of each query tile
      attention-calls    checks, plan, public functions
      attention-backward gradients of attention: by queries, by keys
+     attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
      reduce-engine      sums and maxima of stored elements
      builder            one way to build a matrix from any source
@@ -396,7 +397,8 @@ typedef enum bsr_dtype {
     X(BSR_OP_REBLOCK, 27, "reblock")                      \
     X(BSR_OP_MAP, 28, "map")                              \
     X(BSR_OP_REDUCE, 29, "reduce")                        \
-    X(BSR_OP_SUM_MM, 30, "sum_mm")
+    X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
+    X(BSR_OP_ATTENTION_MERGE, 31, "attention_merge")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -1417,6 +1419,19 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
                                           const bsr_dense *dq, const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec);
+
+/* One result from those over disjoint keys: parts of a cache, of a ring of machines, two masks. x[i] and y[i] are out and lse
+   that bsr_attention gave for part i, `count` of them, 1 to 28:
+       lse = log(sum exp(y[i])),  out = sum exp(y[i] - lse) x[i],  in the order of parts
+   out [Lq x Dv], lse [Lq x 1] (may be null); x[i] has out's sizes, y[i] is Lq x 1, both broadcast to out's batch. A part whose y
+   is -inf adds nothing, whatever x holds there; where all are, out is 0. out may be one of x, lse one of y, exactly. A sink goes
+   to one part alone.
+   dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
+   f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
+   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
+BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                       const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>matrices: checks, conversions, pruning, views                                                */
@@ -8315,7 +8330,7 @@ static void *bsri_tile_output(const bsri_query_tile *t, int64_t row) {
 static int64_t bsri_tile_row(const bsri_query_tile *t) { return t->band[0].first; }
 
 static int bsri_attention_kind(const bsri_query_tile *t, int64_t block) {
-    return t->job->options->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL : t->kind ? t->kind[block] : BSR_BLOCK_PARTIAL;
+    return t->job->options->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL : t->kind ? (int)t->kind[block] : 0;
 }
 /* Where block column bc's keys end, of all. */
 static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
@@ -9663,6 +9678,116 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_gradient_views(&g, used);
     bsri_value_steps(mask, g.f.mask_strides);
     bsri_gradient_run(&c, &g);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-merge: one result from partial ones                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_PARTIAL_MOST 28
+#define BSRI_PARTIAL_ROWS 64 /* of a task */
+typedef struct bsri_partial {
+    const bsr_dense *x, *y, *out, *lse;
+    int64_t count, groups;
+    bsri_batch batch;
+    int32_t isa, compute;
+} bsri_partial;
+
+static double bsri_partial_norm(const bsri_partial *g, int64_t item, int64_t row, int64_t i) { /* part i's lse of a row */
+    const bsr_dense *y = &g->y[i];
+    return bsri_load_f64(y->data, y->dtype, bsri_dense_offset(&g->batch, item, y) + row * y->row_stride);
+}
+static void bsri_partial_row(const bsri_partial *g, int64_t item, int64_t row) {
+    const bsr_dense *o = g->out;
+    double top = (double)-INFINITY, sum = 0, norm, share;
+    bsri_bias_row sums, part;
+    int64_t i, d, w, at;
+    for (i = 0; i < g->count; i++) {
+        norm = bsri_partial_norm(g, item, row, i);
+        if (!(norm <= top)) top = norm; /* also to NaN */
+        if (top != top) break;
+    }
+    for (i = 0; i < g->count && top > (double)-INFINITY; i++) sum += exp(bsri_partial_norm(g, item, row, i) - top);
+    norm = top > (double)-INFINITY && top < (double)INFINITY ? top + log(sum) : top;
+    for (d = 0; d < o->cols; d += w) {
+        w = bsri_min(o->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_fill(g->compute, &sums, w, norm < (double)INFINITY ? 0 : (double)NAN);
+        for (i = 0; i < g->count; i++) {
+            const bsr_dense *x = &g->x[i];
+            at = bsri_dense_offset(&g->batch, item, x) + row * x->row_stride + d * x->col_stride;
+            share = bsri_partial_norm(g, item, row, i);
+            if (share == (double)-INFINITY) continue;
+            bsri_row_load(g->isa, g->compute, &part, bsri_at(x->data, x->dtype, at), x->dtype, x->col_stride, w);
+            bsri_row_op(g->isa, g->compute, BSRI_ADD_SCALED, &sums, &part, exp(share - top) / sum, w);
+        }
+        at = bsri_dense_offset(&g->batch, item, o) + row * o->row_stride + d * o->col_stride;
+        bsri_row_store(g->isa, g->compute, bsri_at(o->data, o->dtype, at), o->dtype, o->col_stride, &sums, w);
+    }
+    if (g->lse)
+        bsri_store_f64(g->lse->data, g->lse->dtype, bsri_dense_offset(&g->batch, item, g->lse) + row * g->lse->row_stride, norm);
+}
+static void bsri_partial_task(void *arg, int64_t task) {
+    const bsri_partial *g = (const bsri_partial *)arg;
+    const int64_t item = task / g->groups, end = bsri_min((task % g->groups + 1) * BSRI_PARTIAL_ROWS, g->out->rows);
+    int64_t row;
+    for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
+}
+/* One of the parts' operands: it broadcasts to out's batch. */
+static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
+                                          int64_t cols, int operand, uint32_t accepted) {
+    const bsri_batch b = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_READ));
+    if (d->rows != g->out->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows, g->out->rows);
+    if (d->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols, cols);
+    return bsri_check_batch_fits(c, &b, d->batch_dims, d->batch, operand);
+}
+static bsr_status bsri_partial_check(const bsri_call *c, const bsri_partial *g) {
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    bsri_spans set;
+    bsri_batch b;
+    int64_t i;
+    set.count = 0;
+    if (!g->x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0);
+    if (!g->y) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Y, -1, 0);
+    BSRI_TRY(bsri_check_dense_sizes(c, g->out, BSR_ARG_OUT, BSRI_FLOATS));
+    for (i = 0; i < g->count; i++) {
+        const uint32_t accepted = i ? BSRI_BIT(g->x[0].dtype) : BSRI_FLOATS;
+        BSRI_TRY(bsri_partial_check_part(c, &set, g, &g->x[i], g->out->cols, BSR_ARG_X, accepted));
+        BSRI_TRY(bsri_partial_check_part(c, &set, g, &g->y[i], 1, BSR_ARG_Y, norm));
+    }
+    BSRI_TRY(bsri_check_dense_same(c, &set, g->out, BSR_ARG_OUT, BSRI_SAME_OR_F32(g->x[0].dtype), BSRI_WRITE,
+                                   BSRI_MAY_BE(BSR_ARG_X)));
+    if (!g->lse) return BSR_OK;
+    BSRI_TRY(bsri_check_dense_same(c, &set, g->lse, BSR_ARG_LSE, norm, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_Y)));
+    if (g->lse->rows != g->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_LSE, -1, g->lse->rows, g->out->rows);
+    if (g->lse->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_LSE, -1, g->lse->cols, 1);
+    b = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    return bsri_check_batch_out(c, &b, g->lse->batch_dims, g->lse->batch, BSR_ARG_LSE);
+}
+BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                       const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
+    bsri_partial g;
+    bsri_call c;
+    bsr_plan p;
+    double steps;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_MERGE, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, out ? out->dtype : 0));
+    if (count < 1 || count > BSRI_PARTIAL_MOST)
+        return bsri_fail_wanted(&c, BSR_ITEM_TERM_COUNT, BSR_ARG_X, -1, count, BSRI_PARTIAL_MOST);
+    memset(&g, 0, sizeof g);
+    g.x = x, g.y = y, g.out = out, g.lse = lse, g.count = count;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_partial_check(&c, &g));
+    g.compute = bsri_compute_dtype(&c, x[0].dtype), g.batch = bsri_batch_of(out->batch_dims, out->batch);
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    g.isa = p.kernel, g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
+    steps = (double)g.batch.count * (double)out->rows * (double)count;
+    bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
+                  bsri_partial_task, &g);
     return BSR_OK;
 }
 
@@ -20053,7 +20178,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_SOFTMAX: return BSRI_HAS_ROWS && same_or_f32;
         case BSR_OP_SOFTMAX_BACKWARD:
             return BSRI_HAS_ROWS && is_float && to_float && (dtype == BSR_F64) == (out_dtype == BSR_F64);
-        case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
+        case BSR_OP_ATTENTION:
+        case BSR_OP_ATTENTION_BACKWARD:
+        case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:

@@ -495,6 +495,11 @@ def sampled_softmax_attention():
     close(d_slopes, -(p * (g @ v.T - delta) * abs(away)).sum().reshape(1, 1), 1e-12)
     raises(lambda: ctx.attention(q, k, v, m, block_kind=kinds.astype(np.int8)), TypeError, "uint8")
     refused(lambda: ctx.attention(q, k, v, m, block_kind=kinds + 1), "BAD_ARGUMENT", "BLOCK_KIND", "options")
+    norms = np.empty((2, 2, 12, 1))
+    halves = [ctx.attention(q, k, v, m, norms[i], window=w, relative_bias=bias) for i, w in enumerate(((20, -1), (0, 20)))]
+    all_lse, merged = np.empty((2, 12, 1)), ctx.attention(q, k, v, m, lse, relative_bias=bias)
+    close(ctx.attention_merge(halves, list(norms), all_lse), merged, 1e-13), equal(np.isneginf(all_lse), np.isneginf(lse))
+    raises(lambda: ctx.attention_merge(halves, norms[:1]), ValueError, "as many")
     whole = m.with_values(np.zeros((m.nnz, 3, 2), bool))
     equal(ctx.attention(q, k, v, whole, mask_values="boolean", causal=True, full=True), ctx.attention(q, k, v, m))
 

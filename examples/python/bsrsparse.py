@@ -164,6 +164,7 @@ int sampled_addmm(ptr, f64, matrix*, f64, dense*, dense*, matrix*, exec*)
 int softmax(ptr, f64, matrix*, softmax_options*, matrix*, exec*)
 int softmax_backward(ptr, f64, matrix*, matrix*, matrix*, exec*)
 int attention(ptr, f64, dense*, dense*, dense*, matrix*, attention_options*, dense*, dense*, exec*)
+int attention_merge(ptr, i64, dense*, dense*, dense*, dense*, exec*)
 int attention_backward(ptr, f64, dense*, dense*, dense*, matrix*, attention_options*, dense*, dense*, dense*, dense*, dense*, \
     dense*, exec*)
 int validate(ptr, matrix*, exec*) | int to_dense(ptr, matrix*, dense*, exec*) | int from_dense(ptr, dense*, matrix*, exec*)
@@ -976,6 +977,16 @@ class Context:
             extra.d_scores = to(MatrixStruct)(self._matrix(d_scores, "d_scores", True))
         self.call("attention_backward", *views, *read, *written, exec=exec)
         return dq, dk, dv
+
+    def attention_merge(self, x, y, lse=None, out=None, dtype=None, exec=None):
+        """One result from those over disjoint keys: lists of what attention() returned and of its log-sum-exps."""
+        x, y = [self._dense(a, f"x[{i}]") for i, a in enumerate(x)], [self._dense(a, f"y[{i}]") for i, a in enumerate(y)]
+        if len(x) != len(y) or not x:
+            raise ValueError("as many log-sum-exps as results, and at least one, are wanted")
+        out, d = self._result(out, broadcast(*x) + (x[0].rows, x[0].cols), dtype or x[0].dtype, x[0])
+        self.call("attention_merge", len(x), (Dense * len(x))(*x), (Dense * len(y))(*y), d, self._dense(lse, "lse", out=True),
+                  exec=exec)
+        return out
 
     # conversions
 
