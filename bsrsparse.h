@@ -433,7 +433,7 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b") \
     X(BSR_ARG_D_OUT, 59, "d_out") X(BSR_ARG_D_LSE, 60, "d_lse") X(BSR_ARG_D_REL_BIAS, 61, "d_relative_bias")     \
-    X(BSR_ARG_D_SCORES, 62, "d_scores") X(BSR_ARG_D_SINKS, 63, "d_sinks or d_slopes")
+    X(BSR_ARG_D_SCORES, 62, "d_scores")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -9574,8 +9574,8 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
     if (g->d_bias) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_bias, o->relative_bias, BSR_ARG_D_REL_BIAS, BSRI_BIT(sums)));
     if ((g->d_sinks && !o->sinks) || (g->d_slopes && !o->slopes))
         return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
-    if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_D_SINKS, BSRI_BIT(sums)));
-    if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_D_SINKS, BSRI_BIT(sums)));
+    if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
