@@ -809,7 +809,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
     BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
     BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first; */
+    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff

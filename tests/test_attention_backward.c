@@ -405,6 +405,56 @@ TEST(identities) {
     }
 }
 
+/* Options of both directions. */
+TEST(options_refused) {
+    int k, backward;
+    for (k = 0; k < 12; k++)
+        for (backward = 0; backward < 2; backward++) {
+            const t_shape b = t_batch(2, 2, 2, 0, 0);
+            ref_gradients c;
+            bsr_dense sinks, wrong, top;
+            bsr_lengths lengths = BSR_ZERO;
+            bsr_exec e = t_exec(0);
+            t_spec s = t_spec_of(BSR_F32, 4, 4, 3, 3, 5);
+            int32_t *counts = ref_random_lengths(8, 1, 4);
+            uint8_t *kinds;
+            int item = 0, status;
+            bt_case("%d, %s", k, backward ? "backward" : "forward");
+            c = ref_gradients_new(&s, BSR_F32, 12, 12, 6, 5, b, b, b, b, 0), c.ctx = t_context(0);
+            sinks = t_random(BSR_F32, 1, 1, ROW, b, 0, FILL_SIGNED);
+            wrong = t_random(BSR_F32, 2, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+            kinds = ref_random_kinds(&c.mask), top = t_output(BSR_F32, 11, 1, ROW, b);
+            ref_gradients_extra(&c, 0, 0, 0, BSR_F32);
+            switch (k) {
+                case 0: c.o.softcap = -1, item = BSR_ITEM_SOFTCAP; break;
+                case 1: c.o.softcap = (double)NAN, item = BSR_ITEM_SOFTCAP; break;
+                case 2: kinds[4] = 3, c.o.block_kind = kinds, item = BSR_ITEM_BLOCK_KIND; break;
+                case 3: c.o.sinks = &wrong, item = BSR_ITEM_ROWS_MISMATCH; break;
+                case 4: c.o.slopes = &wrong, item = BSR_ITEM_ROWS_MISMATCH; break;
+                case 5: sinks.batch[0] = 3, c.o.slopes = &sinks, item = BSR_ITEM_BATCH_SIZE; break;
+                case 6: lengths.key_counts = counts, lengths.key_counts_stride = -1, item = BSR_ITEM_STRIDE_NEGATIVE; break;
+                case 7: lengths.q_lengths = (const int32_t *)(const void *)((char *)counts + 2), item = BSR_ITEM_ALIGNMENT; break;
+                case 8: c.o.flags = 1u << 5, item = BSR_ITEM_RESERVED; break;
+                case 9: sinks.dtype = BSR_I32, c.o.sinks = &sinks, item = BSR_ITEM_DTYPE_NOT_ACCEPTED; break;
+                case 10: /* an output that only one of them writes */
+                    if (backward) c.extra.d_sinks = &sinks, item = BSR_ITEM_ARGUMENT_NULL;
+                    else c.extra.row_max = &top, item = BSR_ITEM_ROWS_MISMATCH;
+                    break;
+                default:
+                    if (backward) c.o.sinks = &sinks, c.extra.d_sinks = &sinks, item = BSR_ITEM_OVERLAP;
+                    else c.extra.row_max = &c.lse, item = BSR_ITEM_OVERLAP;
+                    break;
+            }
+            if (k == 6 || k == 7) c.o.lengths = &lengths;
+            if (backward)
+                status = bsr_attention_backward(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &c.d_out, &c.dq, NULL,
+                                                NULL, &e);
+            else status = bsr_attention(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e);
+            CHECK(status != BSR_OK);
+            CHECK_INT(t_error.item, item);
+        }
+}
+
 /* Keys cut into windows of a causal mask, or into parts by kinds: merged, in place or not, they are the whole. */
 TEST(merge) {
     int k;
@@ -539,6 +589,7 @@ int main(int argc, char **argv) {
         {"each_option", each_option}, {"combined", combined}, {"sizes", sizes},   {"finite_differences", finite_differences},
         {"same_bits", same_bits},     {"edges", edges},       {"poison", poison}, {"identities", identities},
         {"refused", refused},         {"merge", merge},       {"merge_refused", merge_refused},
+        {"options_refused", options_refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);
