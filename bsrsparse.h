@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
+   Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -59,6 +59,8 @@
      softmax            over stored elements, and its backward
      attention-engine   one pass over the stored blocks of each query tile
      attention-calls    checks, plan, public functions
+     attention-backward gradients of attention: by queries, by keys
+     attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
      reduce-engine      sums and maxima of stored elements
      builder            one way to build a matrix from any source
@@ -164,7 +166,7 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 192 KB of stack per thread. The
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 224 KB of stack per thread. The
      context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
      bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are faster with a workspace:
      WORKSPACE THAT PAYS.
@@ -263,9 +265,10 @@
      cuda, wgmma         run: sm_90a (H200), the only one that has it
 
    CHANGES (while the major version is 0, a minor one may change calls and structs)
-     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
-     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
-     8-bit floats, convolutions and their gradients (>>conv), on the CPU.
+     0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
+     lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
+     comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
+     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -408,7 +411,8 @@ typedef enum bsr_dtype {
     X(BSR_OP_REDUCE, 29, "reduce")                        \
     X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
     X(BSR_OP_CONV, 31, "conv")                            \
-    X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient")
+    X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient") \
+    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -418,7 +422,7 @@ typedef enum bsr_op {
     BSR_OP_FORCE_32 = 0x7fffffff
 } bsr_op;
 
-/* Which argument an error speaks of: name, value, text. */
+/* Which argument an error speaks of: name, value, text. Below 63: what may stand in bsr_exec.device_status, as index arrays do. */
 #define BSR_OPERAND_LIST(X)                                                                                      \
     X(BSR_ARG_NONE, 0, "the call")                                                                               \
     X(BSR_ARG_A, 1, "a") X(BSR_ARG_B, 2, "b") X(BSR_ARG_OUT, 3, "out") X(BSR_ARG_INPUT, 4, "input")              \
@@ -442,7 +446,8 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_5_A, 53, "terms[5].a") X(BSR_ARG_TERM_5_B, 54, "terms[5].b")                                  \
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
-    X(BSR_ARG_W, 59, "w") X(BSR_ARG_SHAPE, 60, "shape")
+    X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
+    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -533,6 +538,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_ACTIVATION, BSR_BAD_ARGUMENT, "unknown activation <value>")                                            \
     X(BSR_ITEM_ACTIVATION_DTYPE, BSR_UNSUPPORTED, "activation <value> does not go with this output or compute type")  \
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
+    X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
+    X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
+    X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
     X(BSR_ITEM_SCALE, BSR_BAD_ARGUMENT, "the scale is not finite")                                                    \
@@ -820,7 +828,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
     BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
     BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first; */
+    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -976,7 +984,10 @@ typedef struct bsr_position {
        BSR_USER_FUNCTION int my_mask(const bsr_position *at, const void *user_data);              mask: attend?
    and lists them: #define BSR_USER_EPILOGUES(X) X(my_act), BSR_USER_SCORES(X) X(my_score),
    BSR_USER_MASKS(X) X(my_mask). Their ids are then BSR_EPILOGUE_my_act (an activation), BSR_SCORE_my_score,
-   BSR_MASK_my_mask. After FlexAttention's score_mod and mask_mod. They compute in f32. */
+   BSR_MASK_my_mask. After FlexAttention's score_mod and mask_mod. They compute in f32.
+   A score function that is to have gradients brings its derivative at s, times g, and is listed once more:
+       BSR_USER_FUNCTION float my_score_gradient(float g, float s, const bsr_position *at, const void *user_data);
+       #define BSR_USER_SCORE_GRADIENTS(X) X(my_score) */
 #ifdef __CUDACC__
 #define BSR_USER_FUNCTION BSRI_UNUSED static __host__ __device__ inline
 #elif defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
@@ -1393,11 +1404,39 @@ typedef enum bsr_attention_flag {
     BSR_ATTENTION_CAUSAL        = 1 << 0, /* attend where col <= row + causal_offset */
     BSR_ATTENTION_MASK_BOOLEAN  = 1 << 1, /* mask's stored values: 0 forbids, else allows */
     BSR_ATTENTION_MASK_ADDITIVE = 1 << 2, /* mask's stored values are added to the scores */
+    BSR_ATTENTION_WINDOW        = 1 << 3, /* attend where -window_left <= col - row - causal_offset <= window_right */
+    BSR_ATTENTION_FULL          = 1 << 4, /* every stored block is full: see block_kind */
     BSR_ATTENTION_FLAG_FORCE_32 = 0x7fffffff
 } bsr_attention_flag;
 #define BSR_ATTENTION_CAUSAL        BSRI_FLAG(BSR_ATTENTION_CAUSAL)
 #define BSR_ATTENTION_MASK_BOOLEAN  BSRI_FLAG(BSR_ATTENTION_MASK_BOOLEAN)
 #define BSR_ATTENTION_MASK_ADDITIVE BSRI_FLAG(BSR_ATTENTION_MASK_ADDITIVE)
+#define BSR_ATTENTION_WINDOW        BSRI_FLAG(BSR_ATTENTION_WINDOW)
+#define BSR_ATTENTION_FULL          BSRI_FLAG(BSR_ATTENTION_FULL)
+
+typedef enum bsr_block_kind { /* of a stored block of a mask */
+    BSR_BLOCK_PARTIAL = 0, /* every condition is looked at */
+    BSR_BLOCK_FULL = 1,    /* no condition forbids anything inside it: causal, window, boolean values, key padding that
+                              multiplies, mask function are passed over. What is added is added; lengths cut it all the same */
+    BSR_BLOCK_SKIP = 2,    /* as if it were not stored */
+    BSR_BLOCK_KIND_FORCE_32 = 0x7fffffff
+} bsr_block_kind;
+
+typedef struct bsr_lengths { /* in the backend's memory; each may be null. An item has a number as bsr_position.batch counts */
+    const int32_t *q_lengths, *k_lengths; /* for each item: query rows, keys past them are absent (their lse is -inf, out 0) */
+    const int32_t *key_counts;            /* [item][block column]: valid keys at the start of each; the others are absent */
+    int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
+} bsr_lengths;
+
+typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
+    const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
+    const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
+    const bsr_dense *d_relative_bias; /* out: of relative_bias's sizes and batch, f32 (f64 for f64): summed over what repeats */
+    const bsr_matrix *d_scores;       /* out: the gradient of each stored score as values that are added see it (the mask's, the
+                                         bias's); the mask's pattern, out's batch, any float type; 0 where nothing is attended */
+    const bsr_dense *d_sinks, *d_slopes; /* out: of the sizes and batch of sinks, slopes, f32 (f64 for f64), summed alike */
+    const void *reserved[2];
+} bsr_attention_extra;
 
 typedef struct bsr_attention_options { /* all zero: defaults */
     uint32_t flags;          /* BSR_ATTENTION_* */
@@ -1410,6 +1449,14 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t score_function;  /* BSR_SCORE_name or 0: s = score(scale q.k + bias, position) */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
+    const bsr_attention_extra *extra;
+    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
+    const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
+    int64_t window_left, window_right;
+    double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
+    const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
+    const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
+    const bsr_lengths *lengths;
     int64_t reserved[2];
 } bsr_attention_options;
 
@@ -1417,32 +1464,65 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
-   Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
-   function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and
-   v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout;
-   -inf for a row with nothing to attend, whose output is 0.
+   Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
+   lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
+   forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
+   exp(s) and the sink's exp, before dropout; -inf for a row with nothing to attend and no sink, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
    dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64, without a score function, which computes in f32); out the
    same or f32. On tensor cores (bsr_plan.kernel 2 and 3) probabilities are rounded to q's type before they meet v.
    Error of an element of out, without user functions: at most (2.5 e + (16 + 4 log2(n + 1) + n) u) (P|V|), n keys attended,
    e the largest error of a score s: (D + 2) u |scale| (|q||k|), 2 u |s|, 2 u (|t| + |s|) for each term t added to it, and
-   2 u |s - max|; where probabilities are rounded, 2^-11 (f16) or 2^-8 (bf16) times (P|V|) more, in f16 also 2^-25 sum |v|;
+   2 u |s - max|, 8 u softcap; where probabilities are rounded, 2^-11 (f16) or 2^-8 (bf16) times (P|V|) more, in f16 also
+   2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function), UNSUPPORTED (a score function in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
+   in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec);
 
-/* dq, dk, dv (each may be null) from d_out, out and lse of the forward call with the same arguments. Declared so that
-   programs can be written against it; this version returns BSR_UNSUPPORTED (BSR_ITEM_NOT_IMPLEMENTED). */
+/* Gradients of bsr_attention from d_out, with out and lse of the forward call that had the same arguments:
+       P = exp(S - lse),  delta = sum(out d_out) - d_lse of each row,  dS = P (d_out V^T - delta)
+       dv = P^T d_out,  dq = scale dS K,  dk = scale dS^T Q;  of a sink x: -exp(x - lse) delta, of a slope -dS |distance|
+   dq, dk, dv have the sizes and batch of q, k, v; each may be null, and options->extra has others. What heads of a group or
+   items of a batch share is summed over them, in their order. With dropout: the same mask, P of dv and d_out V^T are dropped
+   and scaled by it; dS is multiplied by the derivatives of score function and soft-cap. out, lse, d_out, d_lse have out's batch.
+   What is forbidden, and rows whose lse is -inf, contribute nothing, whatever q, k, v and d_out hold there; nor does a
+   probability that rounds to 0 beside them. Keys that nobody attends to get 0.
+   Always deterministic: nothing is added by atomics; same bits for any number of threads, for outputs alone or together.
+   dk and dv walk along the columns of the mask: with an attached transposed index at once; without it all blocks are looked
+   through for each column (BSR_PLAN_SLOW_TRANSPOSE), or the index is built in a workspace as large as a query says
+   (BSR_PLAN_BUILDS_INDEX). Bits are the same each time. Scores are formed twice, nothing is stored between.
+   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64. Not on CUDA yet (UNSUPPORTED,
+   NOT_IMPLEMENTED).
+   Error, first order, u and e as in bsr_attention, l the error of the lse that is given, r of out: a probability's is
+   p' = P (2.5 (e + l) + (8 + |S - lse|) u), an element's of dS s' = p' (|dP| + |delta|) + P ((Dv + 4) u ((|d_out||V|) +
+   sum |out d_out| + |dP| + |delta|) + sum r |d_out|). dv: sum p' |d_out| + (n + 2) u (P|d_out|); dq: |scale| (sum s' |K| +
+   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding.
+   Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE).
+   After FlashAttention-2's backward (Dao 2023) and FlexAttention's, whose two walks these are. */
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
                                           const bsr_dense *dq, const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec);
+
+/* One result from those over disjoint keys: parts of a cache, of a ring of machines, two masks. x[i] and y[i] are out and lse
+   that bsr_attention gave for part i, `count` of them, 1 to 28:
+       lse = log(sum exp(y[i])),  out = sum exp(y[i] - lse) x[i],  in the order of parts
+   out [Lq x Dv], lse [Lq x 1] (may be null); x[i] has out's sizes, y[i] is Lq x 1, both broadcast to out's batch. A part whose y
+   is -inf adds nothing, whatever x holds there; where all are, out is 0. out may be one of x, lse one of y, exactly. A sink goes
+   to one part alone.
+   dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
+   f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
+   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
+BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                       const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>matrices: checks, conversions, pruning, views                                                */
@@ -3409,7 +3489,7 @@ static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, 
     int i;
     for (i = 0; i < set->count; i++) {
         const bsri_span *other = &set->span[i];
-        const int equal = (same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other);
+        const int equal = other->operand < 64 && (same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other);
         const int item = equal ? 0 : bsri_spans_overlap(s, other);
         if (item) return bsri_fail(c, item, s->operand, -1, other->operand);
     }
@@ -4112,7 +4192,9 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
         bsri_put(&t, bsri_why_text(plan->refused));
     }
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE)
-        bsri_put(&t, ", slow: no transposed index, blocks are added to sums all over the result");
+        bsri_put(&t, plan->op == BSR_OP_ATTENTION_BACKWARD
+                         ? ", slow: no transposed index, all blocks are looked through for each block column"
+                         : ", slow: no transposed index, blocks are added to sums all over the result");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
     if (plan->flags & BSR_PLAN_BUILDS_INDEX) bsri_put(&t, ", the transposed index is built first");
@@ -9184,12 +9266,14 @@ static const bsri_mask_function bsri_user_masks[] = {
         NULL};
 
 typedef struct bsri_attention {
-    const bsr_dense *q, *k, *v, *out, *lse;
+    const bsr_dense *q, *k, *v, *out, *lse, *row_max;
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
     int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, mask_strides[3];
+    int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
+    double softcap;        /* 0: none */
     double scale, drop_below, keep_scale; /* dropout: words below are dropped; 1 / (1 - p) */
     float keep[2];                        /* 1, 0: factor by whether it is dropped */
     bsri_score_function score;
@@ -9200,26 +9284,41 @@ typedef struct bsri_attention {
     int64_t tiles, group, groups; /* query tiles of a block row; block rows of a task; tasks of a batch item */
 } bsri_attention;
 
-/* Columns of one stored block in a key tile. */
+/* Columns, or rows, of one stored block in a tile of scores. */
 typedef struct bsri_piece {
-    int64_t block, inner, col; /* position in values; first column in the block, of all */
-    int64_t at, width;         /* place in the tile */
+    int64_t block, inner, first; /* position in values; first column (row) in the block, of all */
+    int64_t at, width;           /* place in the tile */
+    int full;                    /* nothing is forbidden inside */
 } bsri_piece;
+/* An operand whose rows meet others in the products of a tile. */
+typedef struct bsri_factor {
+    const bsr_dense *d;
+    const char *data; /* of the item */
+    void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    double scale;     /* by which they are multiplied there */
+    int held;         /* they are there already */
+} bsri_factor;
 
+/* A tile of scores: rows in bands, columns in pieces. A forward tile has one band and pieces of many blocks, one of a gradient by
+   keys many bands and one piece: where a band and a piece meet, one of their positions in values is 0 and the sum is right. */
 typedef struct bsri_query_tile {
     const bsri_attention *job;
     bsri_item mask;
-    const char *q, *k, *v;
+    bsri_factor q, k, v;
     bsri_bias relative, padding;
+    double slope, sink;       /* of the item; 0, -inf: none */
+    const uint8_t *kind;      /* of its blocks, or null */
+    const int32_t *counts;    /* of its block columns' keys, or null */
+    int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
-    int64_t row, rows, inner; /* first row, their number, the first's place in the block */
-    int64_t panel, depth;     /* columns of v and out at work */
-    bsri_piece piece[BSRI_TILE_F32];
-    int64_t pieces, cols;
-    void *tile_q, *tile_kv, *tile_s, *tile_out;
+    int64_t panel, depth; /* columns of v and out at work */
+    bsri_piece band[BSRI_TILE_F32], piece[BSRI_TILE_F32];
+    int64_t bands, rows, pieces, cols;
+    void *tile_s, *tile_out;
+    void *tile_raw, *tile_cap; /* where they are not null: scores as the score function has them; after the soft-cap */
     bsri_bias_row padding_row; /* what padding adds to the tile's columns: the same for all rows */
     double max[BSRI_TILE_F32], sum[BSRI_TILE_F32];
-    uint64_t special, forbidden[BSRI_TILE_F32]; /* see bsri_attention_shield() */
+    uint64_t forbidden[BSRI_TILE_F32]; /* of each row's columns: see bsri_attention_add() */
 } bsri_query_tile;
 
 static int64_t bsri_round16(int64_t n) { return (n + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX; }
@@ -9230,82 +9329,108 @@ static void *bsri_tile_output(const bsri_query_tile *t, int64_t row) {
     return bsri_row_at(t->job->compute, t->tile_out, row * bsri_round16(t->depth));
 }
 
-/* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or above the
+static int64_t bsri_tile_row(const bsri_query_tile *t) { return t->band[0].first; }
+
+static int bsri_attention_kind(const bsri_query_tile *t, int64_t block) {
+    return t->job->options->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL : t->kind ? (int)t->kind[block] : 0;
+}
+/* Where block column bc's keys end, of all. */
+static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
+    const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
+    return bsri_min(t->k_rows, bc * width + most);
+}
+/* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
    diagonal for all rows, is passed over. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
-    int64_t limit = j->k->rows;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, t->row + t->rows + j->causal_offset);
+    const int64_t low = bsri_tile_row(t) + j->causal_offset - j->before;
+    const int64_t high = bsri_tile_row(t) + t->rows + j->causal_offset + j->after;
     t->pieces = 0, t->cols = 0;
-    while (*p < end) {
-        int64_t first = bsri_index(t->mask.col, m->index_dtype, *p) * m->block_cols;
-        int64_t width = bsri_min(m->block_cols, limit - first) - *inner;
-        int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+    while (*p < end && bsri_tile_row(t) < t->q_rows) {
+        const int64_t bc = bsri_index(t->mask.col, m->index_dtype, *p), first = bc * m->block_cols;
+        const int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+        const int kind = bsri_attention_kind(t, *p), full = kind == BSR_BLOCK_FULL;
+        const int64_t last = full ? bsri_attention_keys(t, bc) : bsri_min(bsri_attention_keys(t, bc), high);
         bsri_piece *piece = &t->piece[t->pieces];
+        int64_t width;
+        if (!full) *inner = bsri_max(*inner, low - first);
+        width = kind == BSR_BLOCK_SKIP ? 0 : last - first - *inner;
         if (width <= 0) {
             *p += 1, *inner = 0;
             continue;
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
-        piece->block = *p, piece->inner = *inner, piece->col = first + *inner, piece->at = t->cols, piece->width = width;
+        piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
+        piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
     }
     return t->cols;
 }
 
-static void bsri_attention_pack_q(const bsri_query_tile *t, int64_t d, int64_t depth) {
+/* Columns d .. d+depth-1 of f's rows that are the tile's rows. */
+static void bsri_rows_pack(const bsri_query_tile *t, const bsri_factor *f, int64_t d, int64_t depth) {
     const bsri_attention *j = t->job;
-    const bsr_dense *q = j->q;
-    const char *from = bsri_at(t->q, q->dtype, t->row * q->row_stride + d * q->col_stride);
     const int64_t ld = bsri_round16(depth);
-    bsri_tile_pack(j->isa, j->compute, t->tile_q, ld, from, q->dtype, t->rows, depth, q->row_stride, q->col_stride);
-    bsri_row_scale(j->isa, j->compute, t->tile_q, t->rows * ld, j->scale);
+    int64_t i;
+    for (i = 0; i < t->bands; i++)
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->band[i].at * ld), ld,
+                       bsri_at(f->data, f->d->dtype, t->band[i].first * f->d->row_stride + d * f->d->col_stride), f->d->dtype,
+                       t->band[i].width, depth, f->d->row_stride, f->d->col_stride);
+    if (f->scale != 1) bsri_row_scale(j->isa, j->compute, f->tile, t->rows * ld, f->scale);
 }
 
-/* Columns d .. d+depth-1 of the tile's keys, transposed. Many narrow pieces are first brought together, in the scores' place
-   as long as that is free, so that one transposition serves them all. */
-static void bsri_attention_pack_k(const bsri_query_tile *t, int64_t d, int64_t depth) {
+/* Columns d .. d+depth-1 of f's rows that are the tile's columns, transposed. Many narrow pieces are first brought together in
+   `spare`, as large as the scores and free as long as d is 0, so that one transposition serves them all. */
+static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, int64_t d, int64_t depth, void *spare) {
     const bsri_attention *j = t->job;
-    const bsr_dense *k = j->k;
+    const bsr_dense *k = f->d;
     const int64_t ld = j->tile;
     int64_t i, at, part;
     if (t->pieces > 1 && t->cols < t->pieces * BSRI_LANES_MAX && d == 0 && k->row_stride != 1) {
         for (at = 0; at < depth; at += part) {
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
-                bsri_tile_load(j->isa, j->compute, bsri_tile_score(t, t->piece[i].at, 0), ld,
-                               bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + at * k->col_stride), k->dtype,
+                bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
+                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
                                t->piece[i].width, part, k->row_stride, k->col_stride);
-            bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, at * ld), ld, t->tile_s, j->compute, part,
-                           t->cols, 1, ld);
+            bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
+                           ld);
         }
         return;
     }
     for (i = 0; i < t->pieces; i++)
-        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at), ld,
-                       bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + d * k->col_stride), k->dtype, depth,
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
+                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
                        t->piece[i].width, k->col_stride, k->row_stride);
 }
 
-/* Scores of the tile: scale Q K^T. */
-static void bsri_attention_scores(const bsri_query_tile *t) {
+/* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
+static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x, const bsri_factor *y, void *s) {
     const bsri_attention *j = t->job;
-    const bsr_dense *k = j->k;
     int64_t d, depth;
-    if (!k->cols) memset(t->tile_s, 0, (size_t)(t->rows * j->tile) * bsr_dtype_size(j->compute));
-    for (d = 0; d < k->cols; d += depth) {
-        const void *b = t->tile_kv;
+    if (!y->d->cols) memset(s, 0, (size_t)(t->rows * j->tile) * bsr_dtype_size(j->compute));
+    for (d = 0; d < y->d->cols; d += depth) {
+        const void *b = y->tile;
         int64_t ldb = j->tile;
-        depth = bsri_min(k->cols - d, BSRI_TILE_DEPTH);
-        if (k->cols > BSRI_TILE_DEPTH) bsri_attention_pack_q(t, d, depth);
-        if (t->pieces == 1 && k->dtype == j->compute && k->row_stride == 1) /* stored transposed already */
-            b = bsri_at(t->k, k->dtype, t->piece[0].col + d * k->col_stride), ldb = k->col_stride;
-        else bsri_attention_pack_k(t, d, depth);
-        bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, t->tile_q, bsri_round16(depth), 1, b, ldb, t->tile_s, j->tile,
-                     d > 0);
+        depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
+        if (!x->held) bsri_rows_pack(t, x, d, depth);
+        if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
+            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+        else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
+        bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
+}
+
+/* A row of the tile: its place there, among all, in its block; of which position in values a band knows. */
+typedef struct bsri_score_line {
+    int64_t at, row, inner, block;
+} bsri_score_line;
+static bsri_score_line bsri_tile_line(const bsri_piece *band, int64_t i) {
+    bsri_score_line l;
+    l.at = band->at + i, l.row = band->first + i, l.inner = band->inner + i, l.block = band->block;
+    return l;
 }
 
 /* The user's functions on `width` scores of one row. */
@@ -9326,58 +9451,106 @@ static int bsri_attention_user(const bsri_query_tile *t, void *s, int64_t row, i
     return forbids;
 }
 
-/* First element of one piece's row i in the mask's values; 0 where the mask counts by pattern, whose strides mean nothing. */
-static int64_t bsri_mask_at(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+/* First element of one piece's part of a row in the mask's values; 0 where the mask counts by pattern, whose strides mean
+   nothing. */
+static int64_t bsri_mask_at(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const int64_t *ms = t->job->mask_strides;
     if (!(t->job->options->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return 0;
-    return p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+    return (l->block + p->block) * ms[0] + l->inner * ms[1] + p->inner * ms[2];
 }
-/* What comes before the score function, for row i and one piece. Like the next one it returns whether a position is forbidden. */
-static int bsri_attention_bias(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+/* s = c tanh(s / c) of n scores. */
+static void bsri_attention_cap(const bsri_attention *j, void *s, int64_t n) {
+    int64_t i;
+    if (j->compute == BSR_F64)
+        for (i = 0; i < n; i++) ((double *)s)[i] = j->softcap * tanh(((double *)s)[i] / j->softcap);
+    else
+        for (i = 0; i < n; i++) ((float *)s)[i] = (float)j->softcap * tanhf(((float *)s)[i] / (float)j->softcap);
+}
+/* How far a row's first column of a piece lies from its diagonal, to the right. */
+static int64_t bsri_attention_distance(const bsri_attention *j, const bsri_score_line *l, const bsri_piece *p) {
+    return p->first - l->row - j->causal_offset;
+}
+/* What comes before the score function, for a row and one piece. Like the next one it returns whether a position is forbidden. */
+static int bsri_attention_bias(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p);
-    void *s = bsri_tile_score(t, i, p->at);
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p);
+    void *s = bsri_tile_score(t, l->at, p->at);
+    int64_t i;
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_MASK_ADDITIVE)
         forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
-    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, t->row + i, p->col, p->width);
+    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, l->row, p->first, p->width);
+    for (i = 0; i < p->width && t->slope != 0; i++)
+        bsri_row_set(j->compute, s, i,
+                     bsri_row_get(j->compute, s, i) - t->slope * fabs((double)(bsri_attention_distance(j, l, p) + i)));
     return forbids;
+}
+/* What lies outside of `from` .. `end` of a piece is forbidden. */
+static int bsri_attention_keep(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p, int64_t from,
+                               int64_t end) {
+    const int compute = t->job->compute;
+    void *s = bsri_tile_score(t, l->at, p->at);
+    from = bsri_max(0, bsri_min(from, p->width)), end = bsri_max(from, bsri_min(end, p->width));
+    bsri_row_fill(compute, s, from, (double)-INFINITY);
+    bsri_row_fill(compute, bsri_row_at(compute, s, end), p->width - end, (double)-INFINITY);
+    return end - from < p->width;
 }
 /* What comes after it. */
-static int bsri_attention_forbid(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+static int bsri_attention_forbid(const bsri_query_tile *t, const bsri_score_line *l, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p), row = t->row + i;
-    void *s = bsri_tile_score(t, i, p->at);
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, l, p), distance = bsri_attention_distance(j, l, p);
+    void *s = bsri_tile_score(t, l->at, p->at);
     int forbids = 0;
-    if (j->options->flags & BSR_ATTENTION_CAUSAL) {
-        const int64_t open = bsri_max(0, row + j->causal_offset + 1 - p->col);
-        if (open < p->width)
-            bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), p->width - open, (double)-INFINITY), forbids = 1;
-    }
+    if (j->options->lengths)
+        forbids |= bsri_attention_keep(t, l, p, 0, l->row < t->q_rows ? bsri_attention_keys(t, p->first / j->mask->block_cols) -
+                                                                            p->first : 0);
+    if (p->full) return forbids;
+    if (j->options->flags & (BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW))
+        forbids |= bsri_attention_keep(t, l, p, -j->before - distance, j->after - distance + 1);
     if (j->options->flags & BSR_ATTENTION_MASK_BOOLEAN)
         forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
-    if (j->allow) forbids |= bsri_attention_user(t, s, row, p->col, p->width, 1);
+    if (j->allow) forbids |= bsri_attention_user(t, s, l->row, p->first, p->width, 1);
+    if (t->padding.data && t->padding.mode == BSR_MASK_MUL)
+        forbids |= bsri_score_add_row(j->isa, j->compute, s, bsri_at(&t->padding_row, j->compute, p->at), p->width);
     return forbids;
 }
-/* Everything between product and softmax, in the documented order. Returns whether a position of the tile is forbidden. */
+static void bsri_tile_keep(const bsri_query_tile *t, void *tile, const bsri_score_line *l) { /* a copy of a row of scores */
+    const bsri_attention *j = t->job;
+    memcpy(bsri_row_at(j->compute, tile, l->at * j->tile), bsri_tile_score(t, l->at, 0),
+           (size_t)t->cols * bsr_dtype_size(j->compute));
+}
+/* Everything between product and softmax, in the documented order, for one row. */
+static int bsri_attention_modify_row(bsri_query_tile *t, const bsri_score_line *l) {
+    const bsri_attention *j = t->job;
+    void *s = bsri_tile_score(t, l->at, 0);
+    int64_t n;
+    int forbids = 0;
+    if (j->softcap > 0) bsri_attention_cap(j, s, t->cols);
+    if (t->tile_cap) bsri_tile_keep(t, t->tile_cap, l);
+    for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, l, &t->piece[n]);
+    if (t->padding.data && t->padding.mode == BSR_MASK_ADD)
+        forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+    if (t->tile_raw) bsri_tile_keep(t, t->tile_raw, l);
+    for (n = 0; n < t->pieces && j->score; n++)
+        bsri_attention_user(t, bsri_tile_score(t, l->at, t->piece[n].at), l->row, t->piece[n].first, t->piece[n].width, 0);
+    for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, l, &t->piece[n]);
+    return forbids;
+}
+/* The same for all rows. Returns whether a position of the tile is forbidden. */
 static int bsri_attention_modify(bsri_query_tile *t) {
     const bsri_attention *j = t->job;
-    const int pad = t->padding.data != NULL, pad_late = t->padding.mode == BSR_MASK_MUL;
+    const int pad = t->padding.data != NULL;
     int64_t i, n;
     int forbids = 0;
     bsri_row_fill(j->compute, &t->padding_row, pad ? t->cols : 0, 0);
     for (n = 0; n < t->pieces && pad; n++)
         bsri_score_bias(j->isa, j->compute, bsri_row_at(j->compute, &t->padding_row, t->piece[n].at), &t->padding, 0,
-                        t->piece[n].col, t->piece[n].width);
-    for (i = 0; i < t->rows && j->modifies; i++) {
-        void *s = bsri_tile_score(t, i, 0);
-        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, i, &t->piece[n]);
-        if (pad && !pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
-        for (n = 0; n < t->pieces && j->score; n++)
-            bsri_attention_user(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width, 0);
-        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, i, &t->piece[n]);
-        if (pad && pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
-    }
+                        t->piece[n].first, t->piece[n].width);
+    for (n = 0; n < t->bands && j->modifies; n++)
+        for (i = 0; i < t->band[n].width; i++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[n], i);
+            forbids |= bsri_attention_modify_row(t, &l);
+        }
     return forbids;
 }
 
@@ -9403,54 +9576,59 @@ static void bsri_attention_fold(bsri_query_tile *t) {
     }
 }
 
-/* V's rows of the tile as the product reads them. */
-static const void *bsri_attention_values(const bsri_query_tile *t, int64_t *ld, int copy) {
+/* f's rows that are the tile's columns, as a product reads them: t->depth of their elements from t->panel on. */
+static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_factor *f, int64_t *ld) {
     const bsri_attention *j = t->job;
-    const bsr_dense *v = j->v;
+    const bsr_dense *v = f->d;
     int64_t i;
-    if (!copy && t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
+    if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(t->v, v->dtype, t->piece[0].col * v->row_stride + t->panel);
+        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
-        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at * *ld), *ld,
-                       bsri_at(t->v, v->dtype, t->piece[i].col * v->row_stride + t->panel * v->col_stride), v->dtype,
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
+                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
                        t->piece[i].width, t->depth, v->row_stride, v->col_stride);
-    return t->tile_kv;
+    return f->tile;
 }
 
-/* A forbidden position must not contribute although 0 times NaN or inf is NaN: rows of V that are not finite are taken out of
-   the product (and zeroed in the packed tile) before scores become probabilities; bsri_attention_unshield() adds them where
-   they are allowed. */
-static void bsri_attention_shield(bsri_query_tile *t, int64_t ld) {
-    const bsri_attention *j = t->job;
-    int64_t c, i;
-    for (c = 0; c < t->cols; c++) {
-        void *v = bsri_row_at(j->compute, t->tile_kv, c * ld);
-        if (bsri_row_dot(j->isa, j->compute, v, v, t->depth) < (double)INFINITY) continue;
-        t->special |= (uint64_t)1 << c;
-        bsri_row_fill(j->compute, v, t->depth, 0);
+/* A forbidden position must not contribute although 0 times NaN or inf is NaN: which of n rows are not finite? */
+static uint64_t bsri_attention_special(const bsri_attention *j, const void *x, int64_t ld, int64_t n, int64_t depth) {
+    uint64_t special = 0;
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        const void *row = bsri_at(x, j->compute, i * ld);
+        if (!(bsri_row_dot(j->isa, j->compute, row, row, depth) < (double)INFINITY)) special |= (uint64_t)1 << i;
     }
-    for (i = 0; i < t->rows && t->special; i++)
-        for (c = 0, t->forbidden[i] = 0; c < t->cols; c++)
-            if (bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0) == (double)-INFINITY) t->forbidden[i] |= (uint64_t)1 << c;
+    return special;
 }
-static void bsri_attention_unshield(bsri_query_tile *t) {
+/* Notes which positions of the tile are `what`: -inf where it still has scores, 0 where it has probabilities. */
+static void bsri_attention_note(bsri_query_tile *t, double what) {
+    int64_t i, c;
+    for (i = 0; i < t->rows; i++)
+        for (c = 0, t->forbidden[i] = 0; c < t->cols; c++)
+            if (bsri_row_get(t->job->compute, bsri_tile_score(t, i, c), 0) == what) t->forbidden[i] |= (uint64_t)1 << c;
+}
+/* c += a b: a is m x n, of the tile's positions or (ar 1) of their transpose; b has n rows of t->depth. Rows of b that are
+   special count only where they are not forbidden. */
+static void bsri_attention_add(const bsri_query_tile *t, int64_t m, int64_t n, void *a, int64_t ar, int64_t ac, const void *b,
+                               int64_t ldb, void *c, uint64_t special) {
     const bsri_attention *j = t->job;
-    int64_t i, c, d, n;
-    for (n = 0; n < t->pieces; n++)
-        for (c = t->piece[n].at; c < t->piece[n].at + t->piece[n].width; c++)
-            for (i = 0; i < t->rows && t->special >> c & 1; i++) {
-                double p = bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0);
-                int64_t at = (t->piece[n].col + c - t->piece[n].at) * j->v->row_stride + t->panel * j->v->col_stride;
-                if (t->forbidden[i] >> c & 1) continue;
-                for (d = 0; d < t->depth; d++, at += j->v->col_stride) {
-                    void *o = bsri_tile_output(t, i);
-                    bsri_row_set(j->compute, o, d, bsri_row_get(j->compute, o, d) + p * bsri_load_f64(t->v, j->v->dtype, at));
-                }
-            }
-    t->special = 0;
+    const int64_t ldc = bsri_round16(t->depth);
+    int64_t i, k, end;
+    for (k = 0; k < n && t->depth; k = end + 1) {
+        const void *row;
+        for (end = special ? k : n; end < n && !(special >> end & 1); end++) {}
+        if (end > k)
+            bsri_tile_mm(j->isa, j->compute, m, t->depth, end - k, bsri_row_at(j->compute, a, k * ac), ar, ac,
+                         bsri_at(b, j->compute, k * ldb), ldb, c, ldc, 1);
+        row = bsri_at(b, j->compute, end * ldb);
+        for (i = 0; i < m && end < n; i++)
+            if (!((ar == 1 ? t->forbidden[end] >> i : t->forbidden[i] >> end) & 1))
+                bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, bsri_row_at(j->compute, c, i * ldc), row,
+                            bsri_row_get(j->compute, a, i * ar + end * ac), t->depth);
+    }
 }
 
 /* Zeroes the dropped ones of n probabilities, columns col and on of one row; kept ones are scaled when the row is finished. */
@@ -9469,62 +9647,77 @@ static void bsri_attention_drop_row(const bsri_query_tile *t, void *s, int64_t r
         }
     }
 }
-static void bsri_attention_drop(const bsri_query_tile *t) {
-    int64_t i, n;
-    for (i = 0; i < t->rows; i++)
-        for (n = 0; n < t->pieces; n++)
-            bsri_attention_drop_row(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width);
+/* The same for a tile of them. */
+static void bsri_attention_drop(const bsri_query_tile *t, void *tile) {
+    const bsri_attention *j = t->job;
+    int64_t b, i, n;
+    for (b = 0; b < t->bands; b++)
+        for (i = 0; i < t->band[b].width; i++)
+            for (n = 0; n < t->pieces; n++)
+                bsri_attention_drop_row(t, bsri_row_at(j->compute, tile, (t->band[b].at + i) * j->tile + t->piece[n].at),
+                                        t->band[b].first + i, t->piece[n].first, t->piece[n].width);
 }
 
 /* One key tile from scores to output. */
 static void bsri_attention_step(bsri_query_tile *t) {
     const bsri_attention *j = t->job;
+    uint64_t special;
     int64_t ld;
     int forbids;
     const void *v;
-    bsri_attention_scores(t);
+    bsri_attention_scores(t, &t->q, &t->k, t->tile_s);
     forbids = bsri_attention_modify(t);
-    v = bsri_attention_values(t, &ld, forbids);
-    if (forbids) bsri_attention_shield(t, ld);
+    v = bsri_attention_values(t, &t->v, &ld);
+    special = forbids ? bsri_attention_special(j, v, ld, t->cols, t->depth) : 0;
+    if (special) bsri_attention_note(t, (double)-INFINITY);
     bsri_attention_fold(t);
-    if (j->drop_below > 0) bsri_attention_drop(t);
-    if (t->depth)
-        bsri_tile_mm(j->isa, j->compute, t->rows, t->depth, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out,
-                     bsri_round16(t->depth), 1);
-    if (t->special) bsri_attention_unshield(t);
+    if (j->drop_below > 0) bsri_attention_drop(t, t->tile_s);
+    bsri_attention_add(t, t->rows, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out, special);
 }
 
-/* Divides, stores rows and, once, the log-sum-exp. */
-static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse) {
+/* The sink joins a row's sum. */
+static void bsri_attention_sink(bsri_query_tile *t, int64_t i) {
+    const double top = t->max[i], m = top >= t->sink || top != top ? top : t->sink, factor = exp(top - m);
+    if (!(t->sink > (double)-INFINITY) || bsri_tile_row(t) + i >= t->q_rows) return;
+    if (top < t->sink) bsri_row_scale(t->job->isa, t->job->compute, bsri_tile_output(t, i), t->depth, factor);
+    t->sum[i] = t->sum[i] * factor + exp(t->sink - m), t->max[i] = m;
+}
+/* Divides, stores rows and, once, the largest score and the log-sum-exp. */
+static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse, char *row_max) {
     const bsri_attention *j = t->job;
     int64_t i;
     for (i = 0; i < t->rows; i++) {
+        const int64_t row = bsri_tile_row(t) + i;
         void *o = bsri_tile_output(t, i), *to;
-        double m = t->max[i];
+        double m;
+        if (row_max && t->panel == 0) bsri_store_f64(row_max, j->row_max->dtype, row * j->row_max->row_stride, t->max[i]);
+        bsri_attention_sink(t, i);
+        m = t->max[i];
         if (!(m < (double)INFINITY)) bsri_row_fill(j->compute, o, t->depth, (double)NAN); /* NaN, or +inf */
         else if (m > (double)-INFINITY) bsri_row_scale(j->isa, j->compute, o, t->depth, j->keep_scale / t->sum[i]);
-        to = bsri_at(out, j->out->dtype, (t->row + i) * j->out->row_stride + t->panel * j->out->col_stride);
+        to = bsri_at(out, j->out->dtype, row * j->out->row_stride + t->panel * j->out->col_stride);
         bsri_row_store(j->isa, j->compute, to, j->out->dtype, j->out->col_stride, o, t->depth);
         if (lse && t->panel == 0)
-            bsri_store_f64(lse, j->lse->dtype, (t->row + i) * j->lse->row_stride,
+            bsri_store_f64(lse, j->lse->dtype, row * j->lse->row_stride,
                            m > (double)-INFINITY && m < (double)INFINITY ? m + log(t->sum[i]) : m);
     }
 }
 
 /* The walk of one query tile over block row br. */
-static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char *lse) {
+static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char *lse, char *row_max) {
     const bsri_attention *j = t->job;
     const int64_t first = bsri_index(t->mask.crow, j->mask->index_dtype, br);
     const int64_t end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
     int64_t i, p, inner;
-    if (j->q->cols <= BSRI_TILE_DEPTH && first < end) bsri_attention_pack_q(t, 0, j->q->cols);
+    t->q.held = j->q->cols <= BSRI_TILE_DEPTH;
+    if (t->q.held && first < end) bsri_rows_pack(t, &t->q, 0, j->q->cols);
     t->panel = 0;
     do {
         t->depth = bsri_min(j->v->cols - t->panel, BSRI_TILE_DEPTH);
         for (i = 0; i < t->rows; i++) t->max[i] = (double)-INFINITY, t->sum[i] = 0;
         memset(t->tile_out, 0, (size_t)(t->rows * bsri_round16(t->depth)) * bsr_dtype_size(j->compute));
         for (p = first, inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_attention_step(t);
-        bsri_attention_finish(t, out, lse);
+        bsri_attention_finish(t, out, lse, row_max);
         t->panel += t->depth;
     } while (t->panel < j->v->cols);
 }
@@ -9535,31 +9728,63 @@ static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bs
     return bsri_dense_offset(&j->batch, item - head + head / group, d);
 }
 
+static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
+    bsri_factor f;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    return f;
+}
+/* The number that an operand of 1 x 1 has for an item. */
+static double bsri_attention_number(const bsri_attention *j, int64_t item, const bsr_dense *d, double otherwise) {
+    return d ? bsri_load_f64(d->data, d->dtype, bsri_dense_offset(&j->batch, item, d)) : otherwise;
+}
+static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
+    return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
+}
+/* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
+static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
+    const bsri_attention *j = t->job;
+    const bsr_attention_options *o = j->options;
+    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
+    t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
+    t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
+    t->relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
+    t->padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
+    t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
+    t->slope = bsri_attention_number(j, item, o->slopes, 0);
+    t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
+    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->counts = o->lengths ? o->lengths->key_counts : NULL;
+    if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
+}
+/* The query rows of tile `at`, a number that counts through all block rows; returns how many there are. */
+static int64_t bsri_attention_rows(bsri_query_tile *t, int64_t at) {
+    const bsri_attention *j = t->job;
+    bsri_piece *b = &t->band[0];
+    b->block = b->at = 0, b->full = 0, b->inner = at % j->tiles * j->tile_rows;
+    b->first = at / j->tiles * j->mask->block_rows + b->inner;
+    b->width = bsri_min(bsri_min(j->tile_rows, j->mask->block_rows - b->inner), j->q->rows - b->first);
+    t->bands = 1, t->rows = b->width;
+    return t->rows;
+}
+
 static void bsri_attention_task(void *arg, int64_t task) {
     const bsri_attention *j = (const bsri_attention *)arg;
-    const bsr_attention_options *o = j->options;
-    int64_t item = task / j->groups, at = task % j->groups * j->group, block_rows = j->mask->block_rows, n;
-    int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles), panel = j->tile * BSRI_TILE_DEPTH;
+    int64_t item = task / j->groups, at = task % j->groups * j->group, panel = j->tile * BSRI_TILE_DEPTH;
+    int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles);
     char *out = bsri_at(j->out->data, j->out->dtype, bsri_dense_offset(&j->batch, item, j->out));
     char *lse = j->lse ? bsri_at(j->lse->data, j->lse->dtype, bsri_dense_offset(&j->batch, item, j->lse)) : NULL;
+    char *top = j->row_max ? bsri_at(j->row_max->data, j->row_max->dtype, bsri_dense_offset(&j->batch, item, j->row_max)) : NULL;
     bsri_arena arena;
     bsri_query_tile t;
-    t.job = j, t.mask = bsri_matrix_item(&j->batch, item, j->mask), t.special = 0;
-    t.q = bsri_at(j->q->data, j->q->dtype, bsri_dense_offset(&j->batch, item, j->q));
-    t.k = bsri_at(j->k->data, j->k->dtype, bsri_group_offset(j, item, j->k, j->k_group));
-    t.v = bsri_at(j->v->data, j->v->dtype, bsri_group_offset(j, item, j->v, j->v_group));
-    t.relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
-    t.padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
-    t.position.batch = item / j->heads, t.position.head = item % j->heads, t.position.row = t.position.col = 0;
-    t.tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64);
-    t.tile_kv = bsri_row_at(j->compute, t.tile_q, panel), t.tile_out = bsri_row_at(j->compute, t.tile_kv, panel);
-    t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
-    for (; at < end; at++) {
-        n = at % j->tiles * j->tile_rows; /* first row in the block */
-        t.inner = n, t.row = at / j->tiles * block_rows + n;
-        t.rows = bsri_min(bsri_min(j->tile_rows, block_rows - n), j->q->rows - t.row);
-        if (t.rows > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
-    }
+    void *tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64), *tile_kv = bsri_row_at(j->compute, tile_q, panel);
+    t.job = j, t.tile_raw = t.tile_cap = NULL;
+    bsri_attention_item(&t, item, tile_q, tile_kv, tile_kv);
+    t.tile_out = bsri_row_at(j->compute, tile_kv, panel), t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
+    for (; at < end; at++)
+        if (bsri_attention_rows(&t, at) > 0) bsri_attention_tile(&t, at / j->tiles, out, lse, top);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -9567,6 +9792,7 @@ static void bsri_attention_task(void *arg, int64_t task) {
 /* ---------------------------------------------------------------------------------------------- */
 
 BSRI_SELDOM_BEGIN
+static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
 
 /* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
 static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
@@ -9583,11 +9809,16 @@ static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const b
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
     const uint32_t both = BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE;
-    if (o->flags & ~(BSR_ATTENTION_CAUSAL | both)) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
+    const uint32_t known = both | BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
+    int i;
+    if (o->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if ((o->flags & both) == both) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
     if (o->reserved[0]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[0]);
     if (o->reserved[1]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[1]);
+    for (i = 0; o->extra && i < (int)BSRI_COUNT(o->extra->reserved); i++)
+        if (o->extra->reserved[i]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, i);
     if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
+    if (!(o->softcap >= 0 && o->softcap < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
     if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
         return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
     if (o->mask_function && (o->mask_function < BSR_USER_FUNCTION_BASE || o->mask_function >= BSRI_USER_MASK_END))
@@ -9615,10 +9846,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
-/* out or lse: rows x cols, the batch b. */
-static bsr_status bsri_attention_check_output(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
-                                              int64_t rows, int64_t cols, int operand, uint32_t accepted) {
-    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_WRITE));
+/* out, lse and what goes with them: rows x cols, the batch b. */
+static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
+                                              int64_t rows, int64_t cols, int operand, uint32_t accepted, int role) {
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, role));
     if (d->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows, rows);
     if (d->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols, cols);
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
@@ -9635,25 +9866,71 @@ static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
     return BSR_OK;
 }
 
-static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_attention *j) {
+/* n numbers for each of the items. */
+static bsr_status bsri_attention_check_lengths(const bsri_call *c, bsri_spans *set, const int32_t *lengths, int64_t n,
+                                               int64_t items, int64_t stride) {
+    const int64_t size[2] = {n, items}, steps[2] = {1, stride};
+    bsri_span s;
+    if (!lengths) return BSR_OK;
+    if (stride < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_OPTIONS, 0, stride);
+    if (!bsri_span_make(&s, BSR_ARG_OPTIONS, lengths, 4, 2, size, steps))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
+    if (s.bytes) BSRI_TRY(bsri_check_pointer(c, lengths, 4, BSR_ARG_OPTIONS));
+    return bsri_check_span(c, set, &s, 0, BSRI_READ, 0);
+}
+static bsri_batch bsri_patterns(const bsr_matrix *m, bsr_matrix *one);
+/* Kinds and lengths: memory, and what kinds there are. */
+static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const uint8_t *kinds = j->options->block_kind;
+    const bsr_lengths *l = j->options->lengths;
+    const bsr_matrix *m = j->mask;
+    const int64_t one = 1, items = j->heads ? j->batch.count / j->heads : 0;
+    int64_t i, p;
+    if (kinds) {
+        bsr_matrix alone;
+        const bsri_batch patterns = bsri_patterns(m, &alone);
+        BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_OPTIONS, kinds, 1, m->col_batch_stride, 1, &m->nnz, &one, BSRI_READ, 0));
+        for (i = 0; i < patterns.count && !bsri_on_cuda(c); i++) {
+            const uint8_t *kind = kinds + bsri_matrix_walk(&patterns, i, &alone).col;
+            for (p = 0; p < m->nnz; p++)
+                if (kind[p] > BSR_BLOCK_SKIP) return bsri_fail(c, BSR_ITEM_BLOCK_KIND, BSR_ARG_OPTIONS, p, kind[p]);
+        }
+    }
+    if (!l) return BSR_OK;
+    BSRI_TRY(bsri_attention_check_lengths(c, set, l->q_lengths, 1, items, 1));
+    BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
+    return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
+}
+/* An operand of one number for each item. */
+static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
+    return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
+}
+/* All operands that forward and backward have, but out and lse. */
+static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, double scale, bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     const int dtype = j->q ? j->q->dtype : 0;
-    bsri_spans set;
-    set.count = 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, &set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
-    BSRI_TRY(bsri_attention_check_output(c, &set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS));
-    if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
-        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype, BSRI_SAME_OR_F32(dtype));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
+    BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
+    BSRI_TRY(bsri_attention_check_kinds(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
-    if (!j->lse) return BSR_OK;
-    return bsri_attention_check_output(c, &set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE,
-                                       BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64));
+    return BSR_OK;
+}
+/* out and lse, which may be null where it is written. */
+static bsr_status bsri_attention_check_results(const bsri_call *c, bsri_spans *set, const bsri_attention *j, int role) {
+    const int dtype = j->q->dtype;
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    BSRI_TRY(bsri_attention_check_result(c, set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS, role));
+    if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype, BSRI_SAME_OR_F32(dtype));
+    if (!j->lse && role == BSRI_WRITE) return BSR_OK;
+    return bsri_attention_check_result(c, set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE, norm, role);
 }
 
 /* What follows from the arguments. */
@@ -9662,11 +9939,16 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     const int64_t far = INT64_MAX / 4; /* beyond every matrix, and safe to add to a row */
     j->scale = scale != 0 ? scale : j->q->cols ? 1 / sqrt((double)j->q->cols) : 1;
     j->causal_offset = bsri_max(-far, bsri_min(far, o->causal_offset));
+    j->before = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_left)) : 2 * far;
+    j->after = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_right)) : 2 * far;
+    if (o->flags & BSR_ATTENTION_CAUSAL) j->after = bsri_min(j->after, 0);
+    j->softcap = o->softcap;
     j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
     j->keep[0] = 1, j->keep[1] = 0;
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
-    j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow;
+    j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
+                  o->lengths;
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -9681,39 +9963,53 @@ static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
 }
+/* Options that the CUDA backend has not. */
+static int bsri_attention_new(const bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
+           o->lengths || j->row_max;
+}
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec) {
-    static const bsr_attention_options none = BSR_ZERO;
     bsr_tune_row key;
     bsri_attention j;
+    bsri_spans set;
     bsri_call c;
     bsr_plan p;
-    bsr_dense used[5];
+    bsr_dense used[6];
     double scores, ns;
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
     memset(&j, 0, sizeof j);
-    j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &none;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check(&c, scale, &j));
-    else BSRI_TRY(bsri_attention_batch(&c, &j));
+    j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &bsri_attention_defaults;
+    j.row_max = options && options->extra ? options->extra->row_max : NULL;
+    set.count = 0;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_attention_check(&c, &set, scale, &j));
+        BSRI_TRY(bsri_attention_check_results(&c, &set, &j, BSRI_WRITE));
+        if (j.row_max) BSRI_TRY(bsri_attention_check_result(&c, &set, &j.batch, j.row_max, q->rows, 1, BSR_ARG_OPTIONS,
+                                                            BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64), BSRI_WRITE));
+    } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
     key.alpha = bsri_attention_modifies(&j);
+    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
     j.isa = p.kernel;
-    if (!q->rows || (!v->cols && !lse)) return BSR_OK;
+    if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
     used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
+    if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
@@ -9721,17 +10017,785 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
 }
+BSRI_SELDOM_END
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-backward: gradients of attention: by queries, by keys                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Two walks over tiles of scores, in which P and dS are formed anew each time. By queries: tiles as in the forward, dQ = dS K. By
+   keys: a tile of one block column's keys meets the query rows of its blocks, dK = dS^T Q and dV = P^T dO. A walk makes
+   outputs of one batch; a task makes some rows of them and goes through all items that are summed into these, in
+   order, so that an element has one writer and one order of sums. */
+typedef float (*bsri_score_gradient)(float g, float s, const bsr_position *at, const void *user_data);
+typedef struct bsri_score_derivative {
+    int32_t id, reserved;
+    bsri_score_gradient function;
+} bsri_score_derivative;
+static const bsri_score_derivative bsri_user_derivatives[] = {
+#ifdef BSR_USER_SCORE_GRADIENTS
+#define BSRI_X(name) {BSR_SCORE_##name, 0, name##_gradient},
+    BSR_USER_SCORE_GRADIENTS(BSRI_X)
+#undef BSRI_X
+#endif
+        {0, 0, NULL}};
+
+enum {
+    BSRI_GRAD_Q,
+    BSRI_GRAD_SCORES,
+    BSRI_GRAD_BIAS,
+    BSRI_GRAD_SINKS,
+    BSRI_GRAD_SLOPES,
+    BSRI_GRAD_K,
+    BSRI_GRAD_V,
+    BSRI_GRADIENTS
+};
+typedef struct bsri_gradient_out { /* wanted: does it have elements that are to be written? */
+    int wanted, keys, whole; /* by keys; a task for each item, as all of its rows are summed */
+    int64_t group;           /* query heads that share one of its heads */
+    bsri_batch batch;
+} bsri_gradient_out;
+
+typedef struct bsri_gradient {
+    bsri_attention f; /* the forward call */
+    const bsr_dense *d_out, *d_lse, *dq, *dk, *dv, *d_bias, *d_sinks, *d_slopes;
+    const bsr_matrix *d_scores;
+    int64_t score_strides[3];
+    bsri_score_gradient derivative;
+    bsri_gradient_out out[BSRI_GRADIENTS];
+    bsri_view index;     /* of the mask's transposed index, where it has one */
+    uint32_t makes;      /* the walk at work: BSRI_BIT of its outputs, */
+    bsri_batch whole, outer; /* items of the call (with the outputs' heads) and of the outputs, */
+    int64_t share, reduce;   /* query heads of one of theirs, items that are summed into one, */
+    int64_t tiles, group, groups; /* tiles of an item, of a task; tasks of an item */
+    int64_t key_tiles;       /* of a block column */
+} bsri_gradient;
+
+/* Entries of one block column: by the transposed index, or by a look at all blocks. */
+typedef struct bsri_column {
+    const void *row, *position; /* null: by a look */
+    int64_t at, end, br;        /* entry; block row of the entry (by a look: reached so far) */
+    int64_t block, inner;       /* the block at work, rows of it that are done; -1: none */
+} bsri_column;
+
+typedef struct bsri_gradient_tile {
+    bsri_query_tile t;
+    const bsri_gradient *job;
+    bsri_factor d_out;
+    const char *out, *lse, *d_lse; /* of the item */
+    void *tile_q, *tile_k, *tile_v, *tile_do, *tile_g, *sum_q, *sum_k, *sum_v; /* tile_g: dS */
+    double lse_of[BSRI_TILE_F32], delta[BSRI_TILE_F32];
+    bsri_column column;
+    int64_t rows; /* most of a tile */
+    double sinks, slopes; /* sums of their gradients */
+    int forms_ds;
+} bsri_gradient_tile;
+
+/* By queries 4 panels and 4 tiles of scores, by keys (with half as many rows) 5 panels and 4 halves. */
+#define BSRI_GRADIENT_F32 (BSRI_TILE_DEPTH * BSRI_TILE_F32 * 5 + BSRI_TILE_F32 * BSRI_TILE_F32 * 2)
+typedef union bsri_gradient_arena {
+    float f[BSRI_GRADIENT_F32 + 16];
+    double d[(BSRI_GRADIENT_F32 + 16) / 2];
+} bsri_gradient_arena;
+
+static int bsri_makes(const bsri_gradient *g, int output) { return (g->makes >> output & 1) != 0; }
+/* Item of the call: number r of those that are summed into item o of the outputs. */
+static int64_t bsri_gradient_item(const bsri_gradient *g, int64_t o, int64_t r) {
+    const int64_t heads = g->f.heads / g->share, at = bsri_reduce_item(&g->whole, &g->outer, o, r / g->share);
+    return at / heads * g->f.heads + at % heads * g->share + r % g->share;
+}
+static const char *bsri_item_of(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+    return d ? bsri_at(d->data, d->dtype, bsri_dense_offset(b, item, d)) : NULL;
+}
+/* Moves a tile to number r of the items that are summed into o. */
+static void bsri_gradient_turn(bsri_gradient_tile *x, int64_t o, int64_t r) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    const int64_t item = bsri_gradient_item(g, o, r);
+    bsri_attention_item(&x->t, item, x->tile_q, x->tile_k, x->tile_v);
+    x->d_out = bsri_factor_of(g->d_out, bsri_dense_offset(&j->batch, item, g->d_out), x->tile_do, 1);
+    x->out = bsri_item_of(&j->batch, item, j->out), x->lse = bsri_item_of(&j->batch, item, j->lse);
+    x->d_lse = bsri_item_of(&j->batch, item, g->d_lse);
+}
+/* A tile's memory. */
+static void bsri_gradient_begin(bsri_gradient_tile *x, const bsri_gradient *g, bsri_gradient_arena *arena, int keys) {
+    const bsri_attention *j = &g->f;
+    const int64_t panel = j->tile * BSRI_TILE_DEPTH, rows = keys ? j->tile / 2 : j->tile, half = rows * BSRI_TILE_DEPTH;
+    const int64_t scores = rows * j->tile;
+    x->t.job = j, x->job = g, x->rows = rows;
+    x->forms_ds = !keys || bsri_makes(g, BSRI_GRAD_K);
+    x->tile_k = (void *)(((uintptr_t)arena + 63) / 64 * 64);
+    x->tile_v = keys ? bsri_row_at(j->compute, x->tile_k, panel) : x->tile_k;
+    x->sum_q = x->sum_k = bsri_row_at(j->compute, x->tile_v, panel);
+    x->sum_v = keys ? bsri_row_at(j->compute, x->sum_k, panel) : x->sum_k;
+    x->tile_q = bsri_row_at(j->compute, x->sum_v, panel), x->tile_do = bsri_row_at(j->compute, x->tile_q, half);
+    x->t.tile_s = bsri_row_at(j->compute, x->tile_do, half), x->tile_g = bsri_row_at(j->compute, x->t.tile_s, scores);
+    x->t.tile_raw = g->derivative ? bsri_row_at(j->compute, x->tile_g, scores) : NULL;
+    x->t.tile_cap = j->softcap > 0 ? bsri_row_at(j->compute, x->tile_g, 2 * scores) : NULL;
+    x->t.tile_out = NULL;
+}
+
+/* n elements of a row as the compute type has them: where they are, or in `buffer`. */
+static const void *bsri_row_seen(const bsri_attention *j, const bsr_dense *d, const char *data, int64_t row, int64_t col,
+                                 int64_t n, void *buffer) {
+    const void *from = bsri_at(data, d->dtype, row * d->row_stride + col * d->col_stride);
+    if (d->dtype == j->compute && d->col_stride == 1) return from;
+    bsri_row_load(j->isa, j->compute, buffer, from, d->dtype, d->col_stride, n);
+    return buffer;
+}
+/* A delta that is not finite: a row whose out is 0 has none of d_out, whatever that holds. */
+static double bsri_gradient_empty(const bsri_gradient_tile *x, int64_t row, double delta) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    int64_t d;
+    for (d = 0; d < j->v->cols; d++)
+        if (bsri_load_f64(x->out, j->out->dtype, row * j->out->row_stride + d * j->out->col_stride) != 0) return delta;
+    return x->d_lse ? -bsri_load_f64(x->d_lse, g->d_lse->dtype, row * g->d_lse->row_stride) : 0;
+}
+/* Packs what stays for the tile's rows, and finds lse and delta of each. */
+static void bsri_gradient_rows(bsri_gradient_tile *x) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    bsri_query_tile *t = &x->t;
+    const int64_t dv = j->v->cols;
+    bsri_bias_row a, b;
+    int64_t n, i, d, w;
+    t->q.held = j->q->cols <= BSRI_TILE_DEPTH, x->d_out.held = dv <= BSRI_TILE_DEPTH;
+    if (t->q.held) bsri_rows_pack(t, &t->q, 0, j->q->cols);
+    if (x->d_out.held) bsri_rows_pack(t, &x->d_out, 0, dv);
+    for (n = 0; n < t->bands; n++)
+        for (i = 0; i < t->band[n].width; i++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[n], i);
+            const double lse = bsri_load_f64(x->lse, j->lse->dtype, l.row * j->lse->row_stride);
+            double delta = x->d_lse ? -bsri_load_f64(x->d_lse, g->d_lse->dtype, l.row * g->d_lse->row_stride) : 0;
+            for (d = 0; d < dv && x->forms_ds; d += w) {
+                w = bsri_min(dv - d, BSRI_BIAS_CHUNK);
+                delta += bsri_row_dot(j->isa, j->compute, bsri_row_seen(j, j->out, x->out, l.row, d, w, &a),
+                                      bsri_row_seen(j, g->d_out, x->d_out.data, l.row, d, w, &b), w);
+            }
+            if (!(fabs(delta) < (double)INFINITY)) delta = bsri_gradient_empty(x, l.row, delta);
+            x->lse_of[l.at] = lse < (double)INFINITY ? lse : (double)NAN, x->delta[l.at] = delta;
+        }
+}
+/* dS of the score function's result becomes that of its argument. */
+static void bsri_gradient_derive(const bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    bsr_position at = t->position;
+    int64_t b, i, n, c;
+    for (b = 0; b < t->bands; b++)
+        for (i = 0; i < t->band[b].width; i++)
+            for (n = 0; n < t->pieces; n++)
+                for (c = 0; c < t->piece[n].width; c++) {
+                    const int64_t k = (t->band[b].at + i) * j->tile + t->piece[n].at + c;
+                    if (bsri_row_get(j->compute, t->tile_s, k) == 0) continue;
+                    at.row = t->band[b].first + i, at.col = t->piece[n].first + c;
+                    bsri_row_set(j->compute, x->tile_g, k,
+                                 (double)x->job->derivative((float)bsri_row_get(j->compute, x->tile_g, k),
+                                                            (float)bsri_row_get(j->compute, t->tile_raw, k), &at,
+                                                            j->options->user_data));
+                }
+}
+/* P in tile_s and, where it is wanted, dS in tile_g. Returns whether a position is forbidden: its dS is 0. */
+static int bsri_gradient_scores(bsri_gradient_tile *x) {
+    bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, c;
+    int forbids;
+    bsri_attention_scores(t, &t->q, &t->k, t->tile_s);
+    forbids = bsri_attention_modify(t);
+    for (i = 0; i < t->rows; i++) {
+        if (x->lse_of[i] == (double)-INFINITY) bsri_row_fill(j->compute, bsri_tile_score(t, i, 0), t->cols, 0), forbids = 1;
+        else bsri_row_exp_sum(j->isa, j->compute, bsri_tile_score(t, i, 0), t->cols, x->lse_of[i]);
+    }
+    if (!x->forms_ds) return forbids;
+    bsri_attention_scores(t, &x->d_out, &t->v, x->tile_g);
+    if (j->drop_below > 0) bsri_attention_drop(t, x->tile_g);
+    for (i = 0; i < t->rows; i++) {
+        void *p = bsri_tile_score(t, i, 0), *ds = bsri_row_at(j->compute, x->tile_g, i * j->tile);
+        if (j->keep_scale != 1) bsri_row_scale(j->isa, j->compute, ds, t->cols, j->keep_scale);
+        bsri_row_op(j->isa, j->compute, BSRI_TIMES, ds, p, 1, t->cols);
+        bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, ds, p, -x->delta[i], t->cols);
+        if (!forbids || bsri_row_dot(j->isa, j->compute, ds, ds, t->cols) < (double)INFINITY) continue;
+        for (c = 0; c < t->cols; c++)
+            if (bsri_row_get(j->compute, p, c) == 0) bsri_row_set(j->compute, ds, c, 0);
+    }
+    if (x->job->derivative) bsri_gradient_derive(x);
+    return forbids;
+}
+/* dS of capped scores becomes that of scores: times 1 - (s/c)^2. */
+static void bsri_gradient_uncap(const bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, c;
+    for (i = 0; i < t->rows && t->tile_cap; i++)
+        for (c = 0; c < t->cols; c++) {
+            const int64_t k = i * j->tile + c;
+            const double s = bsri_row_get(j->compute, t->tile_cap, k) / j->softcap;
+            if (bsri_row_get(j->compute, t->tile_s, k) != 0)
+                bsri_row_set(j->compute, x->tile_g, k, bsri_row_get(j->compute, x->tile_g, k) * ((1 - s) * (1 + s)));
+        }
+}
+/* Stores n rows of sums, columns t->panel .. of rows first .. of an output. */
+static void bsri_gradient_store(const bsri_gradient_tile *x, const bsr_dense *d, int64_t o, int64_t first, int64_t n, void *sums,
+                                double scale) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&x->job->outer, o, d) + t->panel * d->col_stride);
+    const int64_t ld = bsri_round16(t->depth);
+    int64_t i;
+    for (i = 0; i < n && t->depth > 0; i++) {
+        void *row = bsri_row_at(j->compute, sums, i * ld);
+        if (scale != 1) bsri_row_scale(j->isa, j->compute, row, t->depth, scale);
+        bsri_row_store(j->isa, j->compute, bsri_at(to, d->dtype, (first + i) * d->row_stride), d->dtype, d->col_stride, row,
+                       t->depth);
+    }
+}
+static void bsri_gradient_clear(const bsri_gradient_tile *x, void *sums, int64_t rows) {
+    memset(sums, 0, (size_t)(rows * bsri_round16(x->t.depth)) * bsr_dtype_size(x->t.job->compute));
+}
+
+/* --- by queries --- */
+/* Rows of one block in d_scores, from `inner` on. */
+static void bsri_gradient_zero_scores(const bsri_gradient *g, int64_t o, int64_t br, int64_t inner, int64_t rows) {
+    const bsr_matrix *m = g->d_scores;
+    const bsri_item it = bsri_matrix_item(&g->outer, o, m);
+    const int64_t *ss = g->score_strides;
+    int64_t p, i, c;
+    for (p = bsri_index(it.crow, m->index_dtype, br); p < bsri_index(it.crow, m->index_dtype, br + 1); p++)
+        for (i = inner; i < inner + rows; i++)
+            for (c = 0; c < m->block_cols; c++) bsri_store_f64(it.values, m->dtype, p * ss[0] + i * ss[1] + c * ss[2], 0);
+}
+static void bsri_gradient_keep_scores(const bsri_gradient_tile *x, int64_t o) {
+    const bsri_gradient *g = x->job;
+    const bsri_query_tile *t = &x->t;
+    const bsr_matrix *m = g->d_scores;
+    char *values = bsri_matrix_item(&g->outer, o, m).values;
+    const int64_t *ss = g->score_strides;
+    int64_t i, n;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++)
+            bsri_row_store(g->f.isa, g->f.compute,
+                           bsri_at(values, m->dtype, t->piece[n].block * ss[0] + (t->band[0].inner + i) * ss[1] +
+                                                         t->piece[n].inner * ss[2]),
+                           m->dtype, ss[2], bsri_row_at(g->f.compute, x->tile_g, i * g->f.tile + t->piece[n].at),
+                           t->piece[n].width);
+}
+/* The bias's gradient is of the compute type: sums are formed where they lie. */
+static void bsri_gradient_zero_bias(const bsri_gradient *g, int64_t o, int64_t first, int64_t rows) {
+    const bsr_dense *d = g->d_bias;
+    char *to = bsri_at(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d));
+    int64_t i, c;
+    for (i = first; i < first + rows; i++)
+        for (c = 0; c < d->cols; c++) bsri_store_f64(to, d->dtype, i * d->row_stride + c * d->col_stride, 0);
+}
+static void bsri_gradient_add_bias(const bsri_gradient_tile *x, int64_t o) {
+    const bsri_gradient *g = x->job;
+    const bsri_query_tile *t = &x->t;
+    const bsr_dense *d = g->d_bias;
+    const int compute = g->f.compute;
+    const bsri_bias b = bsri_bias_make(&g->outer, o, d, 0); /* a size of 1 repeats */
+    int64_t i, n, c;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) {
+            const void *ds = bsri_row_at(compute, x->tile_g, i * g->f.tile + t->piece[n].at);
+            const int64_t cs = b.col_stride, at = (t->band[0].first + i) * b.row_stride + t->piece[n].first * cs;
+            void *sum = bsri_at(b.data, compute, at);
+            if (cs == 1) bsri_row_op(g->f.isa, compute, BSRI_ADD_SCALED, sum, ds, 1, t->piece[n].width);
+            for (c = 0; c < t->piece[n].width && cs != 1; c++)
+                bsri_row_set(compute, sum, c * cs, bsri_row_get(compute, sum, c * cs) + bsri_row_get(compute, ds, c));
+        }
+}
+static void bsri_gradient_add_slopes(bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    const bsri_attention *j = t->job;
+    int64_t i, n, c;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) {
+            const bsri_score_line l = bsri_tile_line(&t->band[0], i);
+            const int64_t distance = bsri_attention_distance(j, &l, &t->piece[n]), at = i * j->tile + t->piece[n].at;
+            for (c = 0; c < t->piece[n].width; c++)
+                x->slopes -= bsri_row_get(j->compute, x->tile_g, at + c) * fabs((double)(distance + c));
+        }
+}
+/* Of rows of one item: what the sink takes. */
+static void bsri_gradient_add_sinks(bsri_gradient_tile *x) {
+    const bsri_query_tile *t = &x->t;
+    int64_t i;
+    for (i = 0; i < t->rows && t->sink > (double)-INFINITY; i++)
+        if (x->lse_of[i] != (double)-INFINITY) x->sinks -= exp(t->sink - x->lse_of[i]) * x->delta[i];
+}
+static void bsri_gradient_query_step(bsri_gradient_tile *x, int64_t o) {
+    bsri_query_tile *t = &x->t;
+    const int forbids = bsri_gradient_scores(x);
+    uint64_t special;
+    int64_t ld;
+    const void *k;
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_SCORES)) bsri_gradient_keep_scores(x, o);
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_BIAS)) bsri_gradient_add_bias(x, o);
+    if (t->panel == 0 && bsri_makes(x->job, BSRI_GRAD_SLOPES)) bsri_gradient_add_slopes(x);
+    if (!t->depth) return;
+    bsri_gradient_uncap(x);
+    k = bsri_attention_values(t, &t->k, &ld);
+    special = forbids ? bsri_attention_special(t->job, k, ld, t->cols, t->depth) : 0;
+    if (special) bsri_attention_note(t, 0);
+    bsri_attention_add(t, t->rows, t->cols, x->tile_g, t->job->tile, 1, k, ld, x->sum_q, special);
+}
+static void bsri_gradient_query_tile(bsri_gradient_tile *x, int64_t o, int64_t br) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    const int64_t width = bsri_makes(g, BSRI_GRAD_Q) ? j->q->cols : 0;
+    bsri_query_tile *t = &x->t;
+    int64_t r, p, end, inner;
+    t->panel = 0;
+    do {
+        t->depth = bsri_min(width - t->panel, BSRI_TILE_DEPTH);
+        bsri_gradient_clear(x, x->sum_q, t->rows);
+        for (r = 0; r < g->reduce; r++) {
+            bsri_gradient_turn(x, o, r);
+            p = bsri_index(t->mask.crow, j->mask->index_dtype, br), end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
+            if (p < end || bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_rows(x);
+            if (t->panel == 0 && bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_add_sinks(x);
+            if (g->makes == BSRI_BIT(BSRI_GRAD_SINKS)) continue;
+            for (inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_gradient_query_step(x, o);
+        }
+        if (width) bsri_gradient_store(x, g->dq, o, bsri_tile_row(t), t->rows, x->sum_q, j->scale);
+        t->panel += t->depth;
+    } while (t->panel < width);
+}
+static void bsri_gradient_number(const bsri_gradient *g, int64_t o, const bsr_dense *d, double value) {
+    bsri_store_f64(d->data, d->dtype, bsri_dense_offset(&g->outer, o, d), value);
+}
+static void bsri_gradient_by_queries(void *arg, int64_t task) {
+    const bsri_gradient *g = (const bsri_gradient *)arg;
+    const bsri_attention *j = &g->f;
+    int64_t o = task / g->groups, at = task % g->groups * g->group, end = bsri_min(at + g->group, g->tiles), rows;
+    const int sums = bsri_makes(g, BSRI_GRAD_BIAS) && g->out[BSRI_GRAD_BIAS].whole;
+    bsri_gradient_arena arena;
+    bsri_gradient_tile x;
+    bsri_gradient_begin(&x, g, &arena, 0);
+    if (sums) bsri_gradient_zero_bias(g, o, 0, 1);
+    x.sinks = x.slopes = 0;
+    for (; at < end; at++) {
+        rows = bsri_attention_rows(&x.t, at);
+        if (bsri_makes(g, BSRI_GRAD_SCORES))
+            bsri_gradient_zero_scores(g, o, at / j->tiles, x.t.band[0].inner,
+                                      bsri_min(j->tile_rows, j->mask->block_rows - x.t.band[0].inner));
+        if (rows <= 0) continue;
+        if (bsri_makes(g, BSRI_GRAD_BIAS) && !sums) bsri_gradient_zero_bias(g, o, bsri_tile_row(&x.t), rows);
+        bsri_gradient_query_tile(&x, o, at / j->tiles);
+    }
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) bsri_gradient_number(g, o, g->d_sinks, x.sinks);
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) bsri_gradient_number(g, o, g->d_slopes, x.slopes);
+}
+
+/* --- by keys --- */
+static void bsri_column_begin(bsri_gradient_tile *x, int64_t bc) {
+    const bsri_gradient *g = x->job;
+    const bsr_matrix *m = g->f.mask;
+    const bsri_item *it = &x->t.mask;
+    bsri_column *c = &x->column;
+    c->row = c->position = NULL, c->block = -1, c->inner = 0, c->br = 0;
+    if (m->transposed_index) {
+        const char *view = (const char *)m->transposed_index;
+        const int64_t shift = m->flags & BSR_MATRIX_RAGGED ? 0 : it->pattern * g->index.entries;
+        const void *ccol = bsri_at(view + g->index.at[BSRI_CCOL], m->index_dtype, it->pattern * (bsri_block_cols(m) + 1));
+        c->row = bsri_at(view + g->index.at[BSRI_ROW], m->index_dtype, shift);
+        c->position = bsri_at(view + g->index.at[BSRI_POSITION], m->index_dtype, shift);
+        c->at = bsri_index(ccol, m->index_dtype, bc), c->end = bsri_index(ccol, m->index_dtype, bc + 1);
+    } else {
+        c->at = bsri_index(it->crow, m->index_dtype, 0), c->end = bsri_index(it->crow, m->index_dtype, bsri_block_rows(m));
+    }
+}
+/* The next block of column bc; 0: there is none. */
+static int bsri_column_next(bsri_gradient_tile *x, int64_t bc) {
+    const bsr_matrix *m = x->job->f.mask;
+    const bsri_item *it = &x->t.mask;
+    bsri_column *c = &x->column;
+    const int dt = m->index_dtype;
+    c->inner = 0, c->block = -1;
+    while (!c->position && c->at < c->end && bsri_index(it->col, dt, c->at) != bc) c->at++;
+    if (c->at >= c->end) return 0;
+    if (c->position) c->block = bsri_index(c->position, dt, c->at), c->br = bsri_index(c->row, dt, c->at);
+    else
+        for (c->block = c->at; bsri_index(it->crow, dt, c->br + 1) <= c->at;) c->br++;
+    c->at++;
+    return 1;
+}
+/* Query rows that the tile's keys meet next, in blocks of their column; returns how many. What lies past the last row, or wholly
+   above the diagonal, is passed over. */
+static int64_t bsri_gradient_gather(bsri_gradient_tile *x, int64_t bc) {
+    const bsri_attention *j = &x->job->f;
+    bsri_query_tile *t = &x->t;
+    bsri_column *c = &x->column;
+    bsri_piece *p = &t->piece[0];
+    const int64_t least = bsri_max(0, p->first - j->causal_offset - j->after);
+    const int64_t most = bsri_min(t->q_rows, p->first + t->cols - j->causal_offset + j->before);
+    t->bands = 0, t->rows = 0;
+    while (t->rows < x->rows && (c->block >= 0 || bsri_column_next(x, bc))) {
+        const int kind = bsri_attention_kind(t, c->block), full = kind == BSR_BLOCK_FULL;
+        const int64_t first = c->br * j->mask->block_rows, inner = full ? c->inner : bsri_max(c->inner, least - first);
+        const int64_t left = bsri_min(j->mask->block_rows, (full ? t->q_rows : most) - first) - inner;
+        bsri_piece *b = &t->band[t->bands];
+        if (left <= 0 || kind == BSR_BLOCK_SKIP) {
+            c->block = -1;
+            continue;
+        }
+        if (t->bands && full != p->full) break; /* the piece is of one kind in each tile */
+        p->full = b->full = full;
+        b->block = c->block, b->inner = inner, b->first = first + inner, b->at = t->rows;
+        b->width = bsri_min(left, x->rows - t->rows);
+        t->bands++, t->rows += b->width, c->inner = inner + b->width;
+    }
+    return t->rows;
+}
+/* A row factor's columns from t->panel on, t->depth of them, as products read them. */
+static const void *bsri_rows_of(const bsri_query_tile *t, const bsri_factor *f) {
+    if (!f->held) bsri_rows_pack(t, f, t->panel, t->depth);
+    return f->tile;
+}
+/* One of the two sums: += a^T f's rows. */
+static void bsri_gradient_key_sum(bsri_gradient_tile *x, const bsri_factor *f, void *a, void *sum, int forbids) {
+    bsri_query_tile *t = &x->t;
+    const int64_t ld = bsri_round16(t->depth);
+    const void *rows = bsri_rows_of(t, f);
+    const uint64_t special = forbids ? bsri_attention_special(t->job, rows, ld, t->rows, t->depth) : 0;
+    if (special) bsri_attention_note(t, 0);
+    if (a == t->tile_s && t->job->drop_below > 0) bsri_attention_drop(t, a);
+    bsri_attention_add(t, t->cols, t->rows, a, 1, t->job->tile, rows, ld, sum, special);
+}
+/* Columns of dK and dV from t->panel on, for the keys of one tile. */
+static void bsri_gradient_key_panel(bsri_gradient_tile *x, int64_t o, int64_t bc, int64_t depth_k, int64_t depth_v) {
+    const bsri_gradient *g = x->job;
+    const bsri_attention *j = &g->f;
+    bsri_query_tile *t = &x->t;
+    int64_t r;
+    t->depth = depth_k, bsri_gradient_clear(x, x->sum_k, t->cols);
+    t->depth = depth_v, bsri_gradient_clear(x, x->sum_v, t->cols);
+    for (r = 0; r < g->reduce; r++) {
+        bsri_gradient_turn(x, o, r);
+        bsri_column_begin(x, bc);
+        if (bsri_gradient_gather(x, bc) <= 0) continue;
+        t->k.held = j->k->cols <= BSRI_TILE_DEPTH, t->v.held = j->v->cols <= BSRI_TILE_DEPTH;
+        if (t->k.held) bsri_columns_pack(t, &t->k, 0, j->k->cols, NULL);
+        if (t->v.held && x->forms_ds) bsri_columns_pack(t, &t->v, 0, j->v->cols, NULL);
+        do {
+            int forbids;
+            bsri_gradient_rows(x);
+            forbids = bsri_gradient_scores(x);
+            if (x->forms_ds) bsri_gradient_uncap(x);
+            t->depth = depth_k;
+            if (depth_k > 0) bsri_gradient_key_sum(x, &t->q, x->tile_g, x->sum_k, forbids);
+            t->depth = depth_v;
+            if (depth_v > 0) bsri_gradient_key_sum(x, &x->d_out, t->tile_s, x->sum_v, forbids);
+        } while (bsri_gradient_gather(x, bc) > 0);
+    }
+    t->depth = depth_k;
+    if (depth_k > 0) bsri_gradient_store(x, g->dk, o, t->piece[0].first, t->cols, x->sum_k, 1);
+    t->depth = depth_v;
+    if (depth_v > 0) bsri_gradient_store(x, g->dv, o, t->piece[0].first, t->cols, x->sum_v, j->keep_scale);
+}
+static void bsri_gradient_by_keys(void *arg, int64_t task) {
+    const bsri_gradient *g = (const bsri_gradient *)arg;
+    const bsri_attention *j = &g->f;
+    const int64_t k = bsri_makes(g, BSRI_GRAD_K) ? j->k->cols : 0, v = bsri_makes(g, BSRI_GRAD_V) ? j->v->cols : 0;
+    int64_t o = task / g->groups, at = task % g->groups * g->group, end = bsri_min(at + g->group, g->tiles);
+    bsri_gradient_arena arena;
+    bsri_gradient_tile x;
+    bsri_piece *p = &x.t.piece[0];
+    bsri_gradient_begin(&x, g, &arena, 1);
+    for (; at < end; at++) {
+        p->block = p->at = 0, p->full = 0, p->inner = at % g->key_tiles * j->tile;
+        p->first = at / g->key_tiles * j->mask->block_cols + p->inner;
+        p->width = bsri_min(bsri_min(j->tile, j->mask->block_cols - p->inner), j->k->rows - p->first);
+        x.t.pieces = 1, x.t.cols = p->width;
+        for (x.t.panel = 0; p->width > 0 && x.t.panel < bsri_max(k, v); x.t.panel += BSRI_TILE_DEPTH)
+            bsri_gradient_key_panel(&x, o, at / g->key_tiles, bsri_max(0, bsri_min(k - x.t.panel, BSRI_TILE_DEPTH)),
+                                    bsri_max(0, bsri_min(v - x.t.panel, BSRI_TILE_DEPTH)));
+    }
+}
+
+BSRI_SELDOM_BEGIN
+/* --- calls --- */
+/* A gradient: sizes and batch of what it is for. */
+static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, const bsri_attention *j, const bsr_dense *d,
+                                          const bsr_dense *of, int operand, uint32_t accepted) {
+    const bsri_batch b = bsri_batch_of(of->batch_dims, of->batch);
+    if (!d) return BSR_OK;
+    BSRI_TRY(bsri_attention_check_result(c, set, &b, d, of->rows, of->cols, operand, accepted, BSRI_WRITE));
+    return bsri_check_batch_sum(c, &j->batch, d->batch_dims, d->batch, operand);
+}
+static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gradient *g) {
+    bsri_attention *j = &g->f;
+    const bsr_attention_options *o = j->options;
+    const int dtype = j->q ? j->q->dtype : 0, sums = bsri_compute_dtype(c, dtype);
+    const uint32_t floats = BSRI_SAME_OR_F32(dtype), norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_attention_check(c, &set, scale, j));
+    BSRI_TRY(bsri_attention_check_results(c, &set, j, BSRI_READ));
+    BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_out, j->q->rows, j->v->cols, BSR_ARG_D_OUT, floats, BSRI_READ));
+    if (g->d_lse)
+        BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_lse, j->q->rows, 1, BSR_ARG_D_LSE, norm, BSRI_READ));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dq, j->q, BSR_ARG_DQ, floats));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dk, j->k, BSR_ARG_DK, floats));
+    BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->dv, j->v, BSR_ARG_DV, floats));
+    if (g->d_bias && !o->relative_bias) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_REL_BIAS, -1, 0);
+    if (g->d_bias) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_bias, o->relative_bias, BSR_ARG_D_REL_BIAS, BSRI_BIT(sums)));
+    if ((g->d_sinks && !o->sinks) || (g->d_slopes && !o->slopes))
+        return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_scores) {
+        BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
+        BSRI_TRY(bsri_check_same_pattern(c, j->mask, g->d_scores, BSR_ARG_D_SCORES));
+    }
+    return BSR_OK;
+}
+
+static void bsri_gradient_wants(bsri_gradient *g, int output, const bsr_dense *d, int64_t group) {
+    bsri_gradient_out *o = &g->out[output];
+    if (!d) return;
+    o->batch = bsri_batch_of(d->batch_dims, d->batch), o->group = group, o->keys = output >= BSRI_GRAD_K;
+    o->wanted = d->rows > 0 && d->cols > 0 && o->batch.count > 0;
+}
+/* What is to be made, as walks see it. */
+static void bsri_gradient_outputs(bsri_gradient *g) {
+    const bsri_attention *j = &g->f;
+    bsri_gradient_wants(g, BSRI_GRAD_Q, g->dq, 1);
+    bsri_gradient_wants(g, BSRI_GRAD_K, g->dk, j->k_group);
+    bsri_gradient_wants(g, BSRI_GRAD_V, g->dv, j->v_group);
+    bsri_gradient_wants(g, BSRI_GRAD_BIAS, g->d_bias, 1);
+    g->out[BSRI_GRAD_BIAS].whole = g->d_bias && g->d_bias->rows != j->q->rows;
+    bsri_gradient_wants(g, BSRI_GRAD_SINKS, g->d_sinks, 1);
+    bsri_gradient_wants(g, BSRI_GRAD_SLOPES, g->d_slopes, 1);
+    g->out[BSRI_GRAD_SINKS].whole = g->out[BSRI_GRAD_SLOPES].whole = 1;
+    if (!g->d_scores) return;
+    bsri_value_steps(g->d_scores, g->score_strides);
+    g->out[BSRI_GRAD_SCORES].group = 1, g->out[BSRI_GRAD_SCORES].batch = j->batch;
+    g->out[BSRI_GRAD_SCORES].wanted = g->d_scores->nnz > 0 && j->batch.count > 0;
+}
+/* May one walk make both? */
+static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradient_out *b) {
+    const bsri_batch *x = &a->batch, *y = &b->batch;
+    int i;
+    if (a->keys != b->keys || a->whole != b->whole || a->group != b->group) return 0;
+    for (i = 1; i <= x->dims || i <= y->dims; i++)
+        if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
+    return 1;
+}
+/* One walk, led by an output. */
+static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
+    const bsri_attention *j = &g->f;
+    const bsr_matrix *m = j->mask;
+    const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
+    const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
+    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
+    g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
+    g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
+    g->groups = lead->whole ? 1 : bsri_ceil_div(g->tiles, g->group);
+    bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
+                  lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
+}
+static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
+    uint32_t left = 0;
+    int i, k;
+    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    for (i = 0; i < BSRI_GRADIENTS; i++) {
+        if (!(left >> i & 1)) continue;
+        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+        left &= ~g->makes;
+        bsri_gradient_walk(c, g, &g->out[i]);
+    }
+}
+
+static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
+/* The plan, and whether the mask's transposed index is built in the workspace. */
+static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
+    const bsr_exec *e = c->exec;
+    const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
+    uint64_t bytes;
+    int have;
+    *p = bsri_plan_default(c);
+    p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
+    if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (g->f.mask->transposed_index || !keys) return BSR_OK;
+    bytes = (uint64_t)g->index.bytes;
+    have = e->workspace ? e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0 : e->query != NULL;
+    if (!have && !(e->plan && (e->plan->flags & BSR_PLAN_BUILDS_INDEX))) p->flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    else p->flags |= BSR_PLAN_BUILDS_INDEX, p->workspace_bytes = bytes;
+    return BSR_OK;
+}
+static bsri_score_gradient bsri_derivative_of(int32_t id) {
+    int i;
+    for (i = 0; bsri_user_derivatives[i].function && bsri_user_derivatives[i].id != id; i++) {}
+    return id ? bsri_user_derivatives[i].function : NULL;
+}
+/* The views as they are counted with, at `used`. */
+static void bsri_gradient_views(bsri_gradient *g, bsr_dense *used) {
+    const bsr_dense **view[13];
+    int i, n = 0;
+    view[n++] = &g->f.q, view[n++] = &g->f.k, view[n++] = &g->f.v, view[n++] = &g->f.out, view[n++] = &g->f.lse;
+    view[n++] = &g->d_out, view[n++] = &g->d_lse, view[n++] = &g->dq, view[n++] = &g->dk, view[n++] = &g->dv;
+    view[n++] = &g->d_bias, view[n++] = &g->d_sinks, view[n++] = &g->d_slopes;
+    for (i = 0; i < n; i++)
+        if (*view[i]) used[i] = bsri_dense_used(*view[i]), *view[i] = &used[i];
+}
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out, const bsr_dense *dq,
                                           const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
+    const bsr_attention_extra *extra = options ? options->extra : NULL;
+    bsri_gradient g;
     bsri_call c;
-    (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
-    (void)d_out, (void)dq, (void)dk, (void)dv;
+    bsr_plan p;
+    bsr_matrix indexed;
+    bsr_dense used[13];
+    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
-    return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
+    memset(&g, 0, sizeof g);
+    g.f.q = q, g.f.k = k, g.f.v = v, g.f.mask = mask, g.f.options = options ? options : &bsri_attention_defaults;
+    g.f.out = out, g.f.lse = lse, g.d_out = d_out, g.dq = dq, g.dk = dk, g.dv = dv;
+    if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
+    if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
+    g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
+    else BSRI_TRY(bsri_attention_batch(&c, &g.f));
+    if (g.f.options->score_function && !g.derivative)
+        return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
+    bsri_attention_prepare(&c, scale, &g.f);
+    bsri_gradient_outputs(&g);
+    BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    g.f.isa = p.kernel;
+    indexed = *mask, g.f.mask = &indexed;
+    if (p.flags & BSR_PLAN_BUILDS_INDEX) {
+        bsri_transposed_build(&c, mask, &g.index, exec->workspace);
+        indexed.transposed_index = exec->workspace;
+    }
+    bsri_gradient_views(&g, used);
+    bsri_value_steps(mask, g.f.mask_strides);
+    bsri_gradient_run(&c, &g);
+    return BSR_OK;
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-merge: one result from partial ones                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_PARTIAL_MOST 28
+#define BSRI_PARTIAL_ROWS 64 /* of a task */
+typedef struct bsri_partial {
+    const bsr_dense *x, *y, *out, *lse;
+    int64_t count, groups;
+    bsri_batch batch;
+    int32_t isa, compute;
+} bsri_partial;
+
+static double bsri_partial_norm(const bsri_partial *g, int64_t item, int64_t row, int64_t i) { /* part i's lse of a row */
+    const bsr_dense *y = &g->y[i];
+    return bsri_load_f64(y->data, y->dtype, bsri_dense_offset(&g->batch, item, y) + row * y->row_stride);
+}
+static void bsri_partial_row(const bsri_partial *g, int64_t item, int64_t row) {
+    const bsr_dense *o = g->out;
+    double top = (double)-INFINITY, sum = 0, norm, share;
+    bsri_bias_row sums, part;
+    int64_t i, d, w, at;
+    for (i = 0; i < g->count; i++) {
+        norm = bsri_partial_norm(g, item, row, i);
+        if (!(norm <= top)) top = norm; /* also to NaN */
+        if (top != top) break;
+    }
+    for (i = 0; i < g->count && top > (double)-INFINITY; i++) sum += exp(bsri_partial_norm(g, item, row, i) - top);
+    norm = top > (double)-INFINITY && top < (double)INFINITY ? top + log(sum) : top;
+    for (d = 0; d < o->cols; d += w) {
+        w = bsri_min(o->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_fill(g->compute, &sums, w, norm < (double)INFINITY ? 0 : (double)NAN);
+        for (i = 0; i < g->count; i++) {
+            const bsr_dense *x = &g->x[i];
+            at = bsri_dense_offset(&g->batch, item, x) + row * x->row_stride + d * x->col_stride;
+            share = bsri_partial_norm(g, item, row, i);
+            if (share == (double)-INFINITY) continue;
+            bsri_row_load(g->isa, g->compute, &part, bsri_at(x->data, x->dtype, at), x->dtype, x->col_stride, w);
+            bsri_row_op(g->isa, g->compute, BSRI_ADD_SCALED, &sums, &part, exp(share - top) / sum, w);
+        }
+        at = bsri_dense_offset(&g->batch, item, o) + row * o->row_stride + d * o->col_stride;
+        bsri_row_store(g->isa, g->compute, bsri_at(o->data, o->dtype, at), o->dtype, o->col_stride, &sums, w);
+    }
+    if (g->lse)
+        bsri_store_f64(g->lse->data, g->lse->dtype, bsri_dense_offset(&g->batch, item, g->lse) + row * g->lse->row_stride, norm);
+}
+static void bsri_partial_task(void *arg, int64_t task) {
+    const bsri_partial *g = (const bsri_partial *)arg;
+    const int64_t item = task / g->groups, end = bsri_min((task % g->groups + 1) * BSRI_PARTIAL_ROWS, g->out->rows);
+    int64_t row;
+    for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
+}
+BSRI_SELDOM_BEGIN
+/* One of the parts' operands: it broadcasts to out's batch. */
+static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
+                                          int64_t cols, int operand, uint32_t accepted) {
+    const bsri_batch b = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_READ));
+    if (d->rows != g->out->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows, g->out->rows);
+    if (d->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols, cols);
+    return bsri_check_batch_fits(c, &b, d->batch_dims, d->batch, operand);
+}
+static bsr_status bsri_partial_check(const bsri_call *c, const bsri_partial *g) {
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    bsri_spans set;
+    bsri_batch b;
+    int64_t i;
+    set.count = 0;
+    if (!g->x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0);
+    if (!g->y) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Y, -1, 0);
+    BSRI_TRY(bsri_check_dense_sizes(c, g->out, BSR_ARG_OUT, BSRI_FLOATS));
+    for (i = 0; i < g->count; i++) {
+        const uint32_t accepted = i ? BSRI_BIT(g->x[0].dtype) : BSRI_FLOATS;
+        BSRI_TRY(bsri_partial_check_part(c, &set, g, &g->x[i], g->out->cols, BSR_ARG_X, accepted));
+        BSRI_TRY(bsri_partial_check_part(c, &set, g, &g->y[i], 1, BSR_ARG_Y, norm));
+    }
+    BSRI_TRY(bsri_check_dense_same(c, &set, g->out, BSR_ARG_OUT, BSRI_SAME_OR_F32(g->x[0].dtype), BSRI_WRITE,
+                                   BSRI_MAY_BE(BSR_ARG_X)));
+    if (!g->lse) return BSR_OK;
+    BSRI_TRY(bsri_check_dense_same(c, &set, g->lse, BSR_ARG_LSE, norm, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_Y)));
+    if (g->lse->rows != g->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_LSE, -1, g->lse->rows, g->out->rows);
+    if (g->lse->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_LSE, -1, g->lse->cols, 1);
+    b = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    return bsri_check_batch_out(c, &b, g->lse->batch_dims, g->lse->batch, BSR_ARG_LSE);
+}
+BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                       const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
+    bsri_partial g;
+    bsri_call c;
+    bsr_plan p;
+    double steps;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_MERGE, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, out ? out->dtype : 0);
+    if (count < 1 || count > BSRI_PARTIAL_MOST)
+        return bsri_fail_wanted(&c, BSR_ITEM_TERM_COUNT, BSR_ARG_X, -1, count, BSRI_PARTIAL_MOST);
+    memset(&g, 0, sizeof g);
+    g.x = x, g.y = y, g.out = out, g.lse = lse, g.count = count;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_partial_check(&c, &g));
+    g.compute = bsri_compute_dtype(&c, x[0].dtype), g.batch = bsri_batch_of(out->batch_dims, out->batch);
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    g.isa = p.kernel, g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
+    steps = (double)g.batch.count * (double)out->rows * (double)count;
+    bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
+                  bsri_partial_task, &g);
+    return BSR_OK;
 }
 BSRI_SELDOM_END
 
@@ -12125,6 +13189,15 @@ static void bsri_transposed_one(void *arg, int64_t i) {
     bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
 }
 
+static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
+    bsri_view_job job;
+    double ns;
+    job.view = *v, job.buffer = buffer, job.patterns = bsri_patterns(m, &job.one);
+    memset(buffer, 0, (size_t)v->bytes);
+    bsri_transposed_header(m, (int64_t *)buffer);
+    ns = bsri_work_ns((double)v->bytes, 0.0, 4.0 * (double)bsri_stored_count(m) * (double)job.patterns.count);
+    bsri_parallel(c, job.patterns.count, ns, bsri_transposed_one, &job);
+}
 BSRI_SELDOM_BEGIN
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
@@ -12165,7 +13238,6 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_call c;
     bsri_view_job job;
     bsri_spans set;
-    double ns;
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
@@ -12175,11 +13247,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    memset(buffer, 0, (size_t)job.view.bytes);
-    bsri_transposed_header(m, (int64_t *)buffer);
-    job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_count(m) * (double)job.patterns.count);
-    bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
+    bsri_transposed_build(&c, m, &job.view, buffer);
     return BSR_OK;
 }
 
@@ -20455,7 +21523,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
             return BSRI_HAS_ROWS && is_float && to_float && (dtype == BSR_F64) == (out_dtype == BSR_F64);
         case BSR_OP_CONV:
         case BSR_OP_CONV_WEIGHT_GRADIENT: return BSRI_HAS_CONV && bsri_result_dtype(dtype, out_dtype);
-        case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
+        case BSR_OP_ATTENTION:
+        case BSR_OP_ATTENTION_BACKWARD:
+        case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:

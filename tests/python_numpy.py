@@ -461,8 +461,47 @@ def sampled_softmax_attention():
     with np.errstate(invalid="ignore"):
         e = np.nan_to_num(np.exp(kept - kept.max(-1, keepdims=True)))
     close(ctx.attention(q[0], k[0], v, allow, mask_values="boolean"), e / np.maximum(e.sum(-1, keepdims=True), 1e-300) @ v, 1e-13)
-    e = refused(lambda: ctx.attention_backward(q, k, v, m, got, lse, got, dq=np.empty_like(q)), "UNSUPPORTED")
-    assert e.item == "NOT_IMPLEMENTED"
+    options = dict(scale=.5, causal=True, causal_offset=2, relative_bias=bias)
+    got = ctx.attention(q, k, v, m, lse, **options)
+    g, scores = numbers(got.shape), np.where(stored & np.tri(12, k=2).astype(bool), .5 * (q @ k.swapaxes(1, 2)) + bias, -np.inf)
+    p = np.where(np.isfinite(lse), np.exp(scores - np.where(np.isfinite(lse), lse, 0)), 0)
+    ds = p * (g @ v.T - (got * g).sum(-1, keepdims=True) + 1)
+    dq, dk, dv, d_bias, d_scores = (np.full(x.shape, np.nan) for x in (q, k, v, bias, np.empty((2, m.nnz, 3, 2))))
+    both = bs.make(np.stack([m.crow, m.crow]), np.stack([m.col, m.col]), d_scores, (12, 12), (3, 2))
+    ctx.attention_backward(q, k, v, m, got, lse, g, dq, dk, dv, d_lse=np.ones_like(lse), d_relative_bias=d_bias, d_scores=both,
+                           **options)
+    close(dq, .5 * ds @ k, 1e-13), close(dk, (.5 * ds.swapaxes(1, 2) @ q).sum(0, keepdims=True), 1e-13)
+    close(dv, (p.swapaxes(1, 2) @ g).sum(0), 1e-13), close(d_bias, ds.sum(0), 1e-13), close(
+        np.stack([expand(m.with_values(x)) for x in d_scores]), ds, 1e-13)
+    refused(lambda: ctx.attention_backward(q, k, v, m, got, lse, g[:1], dq), "BAD_BATCH", "BATCH_SIZE", "d_out")
+
+    sinks, slopes, top, lengths = numbers((2, 1, 1)), numbers((1, 1)), np.empty((2, 12, 1)), np.array([9], np.int32)
+    kinds = np.arange(m.nnz, dtype=np.uint8) % 3
+    kind = np.repeat(np.repeat([[dict(zip(zip(np.repeat(np.arange(4), np.diff(m.crow)), m.col), kinds)).get((r, c), 2)
+                                 for c in range(6)] for r in range(4)], 3, 0), 2, 1)
+    away = np.arange(12) - np.arange(12)[:, None]
+    allowed = (kind < 2) & ((kind == 1) | ((away >= -4) & (away <= 3))) & (np.arange(12) < 9)
+    scores = np.where(allowed, .8 * np.tanh(.5 * (q @ k.swapaxes(1, 2)) / .8) - slopes * abs(away), -np.inf)
+    want_lse = np.log(np.exp(scores).sum(-1, keepdims=True) + np.exp(sinks))
+    options = dict(scale=.5, window=(4, 3), block_kind=kinds, softcap=.8, slopes=slopes, sinks=sinks, k_lengths=lengths,
+                   row_max=top)
+    got = ctx.attention(q, k, v, m, lse, **options)
+    close(lse, want_lse, 1e-13), close(got, np.exp(scores - lse) @ v, 1e-13)
+    equal(np.isneginf(top), np.broadcast_to(~allowed.any(-1)[:, None], top.shape))
+    d_sinks, d_slopes, p = np.empty_like(sinks), np.empty_like(slopes), np.exp(scores - lse)
+    ctx.attention_backward(q, k, v, m, got, lse, g, d_sinks=d_sinks, d_slopes=d_slopes, **options)
+    delta = (got * g).sum(-1, keepdims=True)
+    close(d_sinks, -(np.exp(sinks - lse) * delta).sum(1, keepdims=True), 1e-13)
+    close(d_slopes, -(p * (g @ v.T - delta) * abs(away)).sum().reshape(1, 1), 1e-12)
+    raises(lambda: ctx.attention(q, k, v, m, block_kind=kinds.astype(np.int8)), TypeError, "uint8")
+    refused(lambda: ctx.attention(q, k, v, m, block_kind=kinds + 1), "BAD_ARGUMENT", "BLOCK_KIND", "options")
+    norms = np.empty((2, 2, 12, 1))
+    halves = [ctx.attention(q, k, v, m, norms[i], window=w, relative_bias=bias) for i, w in enumerate(((20, -1), (0, 20)))]
+    all_lse, merged = np.empty((2, 12, 1)), ctx.attention(q, k, v, m, lse, relative_bias=bias)
+    close(ctx.attention_merge(halves, list(norms), all_lse), merged, 1e-13), equal(np.isneginf(all_lse), np.isneginf(lse))
+    raises(lambda: ctx.attention_merge(halves, norms[:1]), ValueError, "as many")
+    whole = m.with_values(np.zeros((m.nnz, 3, 2), bool))
+    equal(ctx.attention(q, k, v, whole, mask_values="boolean", causal=True, full=True), ctx.attention(q, k, v, m))
 
 
 def needs(name):

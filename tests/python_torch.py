@@ -258,6 +258,38 @@ def attention():
 
 
 @case
+def like_scaled_dot_product_attention():
+    """bsr_attention_backward against the gradients of torch.nn.functional.scaled_dot_product_attention in f64."""
+    if device != "cpu":
+        raise Skip("bsr_attention_backward is for the CPU")
+    ctx = bsrsparse.default()
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 3e-2), (torch.float16, 4e-3)):
+        for block, rows, keys, heads, kv, causal in (((4, 5), 23, 34, 4, 2, False), ((16, 16), 64, 64, 2, 2, True),
+                                                     ((1, 7), 30, 30, 3, 1, True), ((32, 64), 96, 128, 2, 1, False)):
+            a = Matrix(-(-rows // block[0]), -(-keys // block[1]), block, density=.7)
+            allowed = a.stored()[:rows, :keys]
+            if causal:
+                allowed = allowed & torch.ones(rows, keys, dtype=torch.bool).tril()
+            allowed[:, 0] |= ~allowed.any(-1)  # torch gives NaN for rows without keys
+            elements = torch.zeros(a.crow.shape[-1] - 1, block[0], -(-keys // block[1]), block[1], dtype=torch.bool)
+            elements.view(-1, elements.shape[2] * block[1])[:rows, :keys] = allowed
+            mask = ctx.from_block_mask(elements.any(3).any(1), block)
+            mask = mask.with_values(torch.stack([elements[r, :, c] for r, c in elements.any(3).any(1).nonzero().tolist()]))
+            q, k, v = (random(2, n, length, depth).to(dtype)
+                       for n, length, depth in ((heads, rows, 8), (kv, keys, 8), (kv, keys, 6)))
+            lse = torch.empty(2, heads, rows, 1, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+            out = ctx.attention(q, k, v, mask, lse, mask_values="boolean")
+            weight = random(*out.shape).to(dtype)
+            ours = [torch.full_like(x, float("nan")) for x in (q, k, v)]
+            ctx.attention_backward(q, k, v, mask, out, lse, weight, *ours, mask_values="boolean")
+            wide = [x.double().requires_grad_() for x in (q, k, v)]
+            repeated = [wide[0]] + [x.repeat_interleave(heads // kv, 1) for x in wide[1:]]
+            want = torch.nn.functional.scaled_dot_product_attention(*repeated, attn_mask=allowed)
+            for x, y in zip([out] + ours, [want] + list(torch.autograd.grad(want, wide, weight.double()))):
+                assert (x - y).abs().max() <= tolerance * max(1, y.abs().max()), (dtype, block, (x - y).abs().max())
+
+
+@case
 def like_flex_attention():
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     for B, H, whole, mod in ((None, None, False, lambda b, h, i, j: i >= j),

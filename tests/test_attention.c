@@ -506,16 +506,6 @@ TEST(mask_pattern_only) {
         run_attention(&c);
     }
 }
-/* Declared, not there yet. */
-TEST(backward_not_implemented) {
-    attention c;
-    t_spec s = t_spec_of(BSR_F32, 4, 4, 2, 2, 3);
-    bsr_exec e = t_exec(0);
-    c = attention_new(&s, BSR_F32, 8, 8, 4, 4, NO_BATCH, NO_BATCH, BSR_F32);
-    CHECK_INT(bsr_attention_backward(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, NULL, &c.out, &c.lse, &c.out, &c.q, NULL, NULL, &e),
-              BSR_UNSUPPORTED);
-    CHECK_INT(t_error.item, BSR_ITEM_NOT_IMPLEMENTED);
-}
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
@@ -532,7 +522,6 @@ int main(int argc, char **argv) {
         {"mask_corners", mask_corners},
         {"tiles", tiles},
         {"mask_pattern_only", mask_pattern_only},
-        {"backward_not_implemented", backward_not_implemented},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);

@@ -1604,7 +1604,7 @@ TEST(supports) {
         CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_I8, BSR_I32, 3, 7), 1);
     CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_I32, 1, 1), 0),
         CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_F32, 0, 1), 0);
-    CHECK_INT(bsr_supports(ctx, BSR_OP_ATTENTION_BACKWARD, BSR_F32, BSR_F32, 16, 16), 0),
+    CHECK_INT(bsr_supports(ctx, BSR_OP_ATTENTION_BACKWARD, BSR_F32, BSR_F32, 16, 16), 1),
         CHECK_INT(bsr_supports(NULL, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_F32, 1, 1), 0);
     CHECK_INT(bsr_supports(ctx, BSR_OP_SOFTMAX, BSR_I8, BSR_I8, 1, 1), 0),
         CHECK_INT(bsr_supports(ctx, 999, BSR_F32, BSR_F32, 1, 1), 0),

@@ -16,6 +16,19 @@ BSR_USER_FUNCTION float tf_softcap(float s, const bsr_position *at, const void *
     (void)at, (void)user_data;
     return s / (1.0f + (s < 0 ? -s : s));
 }
+BSR_USER_FUNCTION float tf_alibi_gradient(float g, float s, const bsr_position *at, const void *user_data) {
+    (void)s, (void)at, (void)user_data;
+    return g;
+}
+BSR_USER_FUNCTION float tf_softcap_gradient(float g, float s, const bsr_position *at, const void *user_data) {
+    const float t = 1.0f + (s < 0 ? -s : s);
+    (void)at, (void)user_data;
+    return g / (t * t);
+}
+BSR_USER_FUNCTION float tf_plain(float s, const bsr_position *at, const void *user_data) { /* without a derivative */
+    (void)at, (void)user_data;
+    return s;
+}
 BSR_USER_FUNCTION int tf_stripes(const bsr_position *at, const void *user_data) {
     (void)user_data;
     return (at->row + 2 * at->col + at->head + at->batch) % 3 != 0;
@@ -25,5 +38,6 @@ BSR_USER_FUNCTION int tf_nothing(const bsr_position *at, const void *user_data) 
     return 0;
 }
 #define BSR_USER_EPILOGUES(X) X(tf_shift) X(tf_square)
-#define BSR_USER_SCORES(X) X(tf_alibi) X(tf_softcap)
+#define BSR_USER_SCORES(X) X(tf_alibi) X(tf_softcap) X(tf_plain)
+#define BSR_USER_SCORE_GRADIENTS(X) X(tf_alibi) X(tf_softcap)
 #define BSR_USER_MASKS(X) X(tf_stripes) X(tf_nothing)

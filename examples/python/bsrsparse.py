@@ -47,7 +47,8 @@ TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
 MATRIX_RAGGED, MATRIX_ROW_VIEW = 1, 2
 EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES = tuple(
     1 << i for i in range(9))
-ATTENTION_CAUSAL, ATTENTION_MASK_BOOLEAN, ATTENTION_MASK_ADDITIVE = 1, 2, 4
+ATTENTION_CAUSAL, ATTENTION_MASK_BOOLEAN, ATTENTION_MASK_ADDITIVE, ATTENTION_WINDOW, ATTENTION_FULL = 1, 2, 4, 8, 16
+BLOCK_PARTIAL, BLOCK_FULL, BLOCK_SKIP = 0, 1, 2
 TUNE_STORE_ALWAYS, TUNE_TRUSTED = 1, 2
 TUNE_ANY = -1
 CLIMB_MAX, TUNE_TEXT_MAX, VALUE_UNKNOWN = 8, 65536, -0x5555555555555555
@@ -107,9 +108,14 @@ ConvShape = struct("bsr_conv_shape", (i32, "dims reserved"), (i64, "groups"),
 Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse"))
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
+Lengths = struct("bsr_lengths", (ptr, "q_lengths k_lengths key_counts"), (i64, "key_counts_stride"))
+AttentionExtra = struct("bsr_attention_extra", (to(Dense), "row_max d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
+                        (to(Dense), "d_sinks d_slopes"), (ptr * 2, "reserved"))
 AttentionOptions = struct("bsr_attention_options", (u32, "flags"), (i32, "key_padding_mode"), (i64, "causal_offset"),
                           (to(Dense), "key_padding_mask relative_bias"), (f64, "dropout_p"), (u64, "dropout_seed"),
-                          (i32, "score_function mask_function"), (ptr, "user_data"), (i64 * 2, "reserved"))
+                          (i32, "score_function mask_function"), (ptr, "user_data"), (to(AttentionExtra), "extra"),
+                          (ptr, "block_kind"), (i64, "window_left window_right"), (f64, "softcap"), (to(Dense), "slopes sinks"),
+                          (to(Lengths), "lengths"), (i64 * 2, "reserved"))
 ScatterIndices = struct("bsr_scatter_indices", (ptr, "c_indices r_offsets p_indices q_indices"),
                         (i64, "c_count r_count p_count q_count split_n"), (i32, "format reserved"))
 Allocator = struct("bsr_allocator", (ALLOC, "alloc_fn"), (FREE, "free_fn"), (ptr, "user"))
@@ -143,9 +149,9 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, ConvShape, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator,
-                                   Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
-                                   TuneProgress, TuneDesc, TuneResult)}
+                                   Term, ConvShape, MapOptions, SoftmaxOptions, Lengths, AttentionExtra, AttentionOptions,
+                                   ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named,
+                                   ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
@@ -175,6 +181,7 @@ int sampled_addmm(ptr, f64, matrix*, f64, dense*, dense*, matrix*, exec*)
 int softmax(ptr, f64, matrix*, softmax_options*, matrix*, exec*)
 int softmax_backward(ptr, f64, matrix*, matrix*, matrix*, exec*)
 int attention(ptr, f64, dense*, dense*, dense*, matrix*, attention_options*, dense*, dense*, exec*)
+int attention_merge(ptr, i64, dense*, dense*, dense*, dense*, exec*)
 int attention_backward(ptr, f64, dense*, dense*, dense*, matrix*, attention_options*, dense*, dense*, dense*, dense*, dense*, \
     dense*, exec*)
 int validate(ptr, matrix*, exec*) | int to_dense(ptr, matrix*, dense*, exec*) | int from_dense(ptr, dense*, matrix*, exec*)
@@ -422,6 +429,15 @@ def parts(x, what, out=False):
         packed.insert(0, packed[0] * max(n, 1))
     empty = 0 in shape
     return code, shape, tuple(p if n <= 1 or empty else s for n, s, p in zip(shape, strides, packed))
+
+
+def bytes_of(x, what, kind):
+    """The address of a packed array of one type, which the caller keeps; None stays."""
+    if x is None:
+        return None
+    if str(x.dtype).rpartition(".")[2] != kind or not (x.is_contiguous() if is_torch(x) else x.flags.c_contiguous):
+        raise TypeError(f"{what} must be a packed array of {kind}")
+    return address(x)
 
 
 def dense(x, what="operand", row=False, out=False):
@@ -991,34 +1007,65 @@ class Context:
 
     def _attention(self, q, k, v, mask, scale=0.0, causal=False, causal_offset=0, mask_values=None, key_padding_mask=None,
                    key_padding_mode="add", relative_bias=None, dropout_p=0.0, dropout_seed=0, score_function=0, mask_function=0,
-                   user_data=None):
+                   user_data=None, window=None, full=False, block_kind=None, softcap=0.0, slopes=None, sinks=None, q_lengths=None,
+                   k_lengths=None, key_counts=None, row_max=None):
         o = AttentionOptions(flags=ATTENTION_CAUSAL * bool(causal), causal_offset=causal_offset, dropout_p=dropout_p,
                              dropout_seed=dropout_seed, score_function=score_function, mask_function=mask_function,
                              user_data=user_data, key_padding_mode=MASK_MODES.get(key_padding_mode, key_padding_mode))
         o.flags |= {None: 0, "boolean": ATTENTION_MASK_BOOLEAN, "additive": ATTENTION_MASK_ADDITIVE}[mask_values]
         if key_padding_mask is not None:
             o.key_padding_mask = C.pointer(self._dense(key_padding_mask, "key_padding_mask", row=True))
-        if relative_bias is not None:
-            o.relative_bias = C.pointer(self._dense(relative_bias, "relative_bias"))
+        for name, x in (("relative_bias", relative_bias), ("slopes", slopes), ("sinks", sinks)):
+            if x is not None:
+                setattr(o, name, C.pointer(self._dense(x, name)))
+        if window is not None:
+            o.flags, (o.window_left, o.window_right) = o.flags | ATTENTION_WINDOW, window
+        o.flags, o.softcap, o.extra = o.flags | ATTENTION_FULL * bool(full), softcap, C.pointer(AttentionExtra())
+        o.block_kind = bytes_of(block_kind, "block_kind", "uint8")
+        if row_max is not None:
+            o.extra.contents.row_max = C.pointer(self._dense(row_max, "row_max", out=True))
+        if not (q_lengths is k_lengths is key_counts is None):
+            stride = key_counts.shape[-1] if key_counts is not None and key_counts.ndim > 1 else 0
+            o.lengths = C.pointer(Lengths(*(bytes_of(x, "lengths", "int32") for x in (q_lengths, k_lengths, key_counts)), stride))
         return scale, self._dense(q, "q"), self._dense(k, "k"), self._dense(v, "v"), self._matrix(mask, "mask"), o
 
     def attention(self, q, k, v, mask, lse=None, out=None, dtype=None, exec=None, **options):
         """softmax(scale q kᵀ + ..., at the stored blocks of mask) v. lse: None, or an f32 or f64 array [..., rows, 1] for the
-        log-sum-exp. options: scale (0: 1 / sqrt(head size)), causal, causal_offset, mask_values (None: the mask's pattern counts;
-        "boolean", "additive"), key_padding_mask, key_padding_mode, relative_bias, dropout_p, dropout_seed, and the user
-        functions that the library was built with."""
+        log-sum-exp. options: scale (0: 1 / sqrt(head size)), causal, causal_offset, window (left, right), mask_values (None: the
+        mask's pattern counts; "boolean", "additive"), block_kind (uint8, as col) or full, softcap, relative_bias, slopes and
+        sinks (arrays [heads, 1, 1]), key_padding_mask, key_padding_mode, q_lengths, k_lengths, key_counts (int32, of each item),
+        dropout_p, dropout_seed, row_max (an output like lse), and the user functions that the library was built with."""
         views = self._attention(q, k, v, mask, **options)
         shape = broadcast(views[1], views[2], views[3], views[4]) + (views[1].rows, views[3].cols)
         out, d = self._result(out, shape, dtype or views[1].dtype, q)
         self.call("attention", *views, d, self._dense(lse, "lse", out=True), exec=exec)
         return out
 
-    def attention_backward(self, q, k, v, mask, out, lse, d_out, dq=None, dk=None, dv=None, exec=None, **options):
-        """Writes dq, dk, dv, each of which may be None. This version of the library answers UNSUPPORTED."""
+    def attention_backward(self, q, k, v, mask, out, lse, d_out, dq=None, dk=None, dv=None, d_lse=None, d_relative_bias=None,
+                           d_scores=None, d_sinks=None, d_slopes=None, exec=None, **options):
+        """From out and lse of attention(), called with the same options, and their gradients d_out and d_lse: writes dq, dk, dv,
+        d_relative_bias, d_sinks, d_slopes and, a matrix with the mask's pattern, d_scores, each of which may be None."""
+        views = self._attention(q, k, v, mask, **options)
         read = (self._dense(x, name) for x, name in ((out, "out"), (lse, "lse"), (d_out, "d_out")))
         written = (self._dense(x, name, out=True) for x, name in ((dq, "dq"), (dk, "dk"), (dv, "dv")))
-        self.call("attention_backward", *self._attention(q, k, v, mask, **options), *read, *written, exec=exec)
+        extra = views[-1].extra.contents
+        for name, x in (("d_lse", d_lse), ("d_relative_bias", d_relative_bias), ("d_sinks", d_sinks), ("d_slopes", d_slopes)):
+            if x is not None:
+                setattr(extra, name, C.pointer(self._dense(x, name, out=name != "d_lse")))
+        if d_scores is not None:
+            extra.d_scores = to(MatrixStruct)(self._matrix(d_scores, "d_scores", True))
+        self.call("attention_backward", *views, *read, *written, exec=exec)
         return dq, dk, dv
+
+    def attention_merge(self, x, y, lse=None, out=None, dtype=None, exec=None):
+        """One result from those over disjoint keys: lists of what attention() returned and of its log-sum-exps."""
+        x, y = [self._dense(a, f"x[{i}]") for i, a in enumerate(x)], [self._dense(a, f"y[{i}]") for i, a in enumerate(y)]
+        if len(x) != len(y) or not x:
+            raise ValueError("as many log-sum-exps as results, and at least one, are wanted")
+        out, d = self._result(out, broadcast(*x) + (x[0].rows, x[0].cols), dtype or x[0].dtype, x[0])
+        self.call("attention_merge", len(x), (Dense * len(x))(*x), (Dense * len(y))(*y), d, self._dense(lse, "lse", out=True),
+                  exec=exec)
+        return out
 
     # conversions
 
