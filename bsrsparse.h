@@ -11731,6 +11731,7 @@ struct bsri_build {
     const bsr_matrix *sparse;
     const bsri_entries *entries;
     const struct bsri_merge *merge;
+    const struct bsri_group *group;
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
@@ -11892,18 +11893,63 @@ static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r,
 #define BSRI_MERGE_ROWS 256
 typedef struct bsri_merge {
     const void *crow, *col; /* of crow_dtype, col_dtype */
-    const int64_t *order;   /* null: entry p's value stands at p */
     const char *values;     /* null: ones */
     int64_t rows;
     int crow_dtype, col_dtype, dtype;
+    int fast; /* indices have 32 bits, and columns fit with room to spare */
 } bsri_merge;
 static void bsri_put_value(const bsri_build *b, const bsri_merge *e, int64_t p, void *dst) {
-    const int64_t at = e->order ? e->order[p] : p;
-    if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * at, 8);
-    else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * at, 4);
+    if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * p, 8);
+    else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * p, 4);
     else if (BSRI_BIT(b->to.dtype) & BSRI_REALS)
-        bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, at) : 1.0);
-    else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, at) : 1);
+        bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, p) : 1.0);
+    else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, p) : 1);
+}
+/* A few elements of 4 or 8 bytes. */
+static inline void bsri_move_elements(char *to, const char *from, int64_t n, size_t size) {
+    for (; n > 0; n--, to += size, from += size) {
+        if (size == 8) memcpy(to, from, 8);
+        else memcpy(to, from, 4);
+    }
+}
+/* The same, faster, where indices have 32 bits and elements are moved as they stand. */
+static int64_t bsri_row_of_merged_32(const bsri_build *b, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_merge *e = b->merge;
+    const int64_t br = b->to.block_rows, rows = bsri_min(br, e->rows - r * br);
+    const int32_t *crow = (const int32_t *)e->crow + r * br;
+    const uint32_t *col = (const uint32_t *)e->col, bc = (uint32_t)b->to.block_cols;
+    const size_t size = bsr_dtype_size(e->dtype);
+    uint32_t next[BSRI_MERGE_ROWS];
+    int32_t p[BSRI_MERGE_ROWS];
+    char *block = to && b->with_values ? bsri_at(to->values, e->dtype, at * b->value_stride[0]) : NULL;
+    int64_t n = 0, i;
+    for (i = 0; i < rows; i++) p[i] = crow[i], next[i] = p[i] < crow[i + 1] ? col[p[i]] : UINT32_MAX;
+    for (;; n++) {
+        uint32_t least = UINT32_MAX, from, start;
+        for (i = 0; i < rows; i++) least = next[i] < least ? next[i] : least;
+        if (least == UINT32_MAX) return n;
+        from = least / bc, start = from * bc;
+        if (to) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, from);
+        for (i = 0; i < rows; i++) {
+            uint32_t now = next[i];
+            int32_t k = p[i];
+            const int32_t end = crow[i + 1];
+            if (now == start && end - k >= (int64_t)bc && col[k + (int64_t)bc - 1] == start + bc - 1) { /* a whole row */
+                if (block) bsri_move_elements(block + size * (size_t)(i * bc), e->values + size * (size_t)k, bc, size);
+                k += (int32_t)bc, now = k < end ? col[k] : UINT32_MAX;
+            } else if (block) {
+                memset(block + size * (size_t)(i * bc), 0, bc * size);
+            }
+            while (now - start < bc) {
+                if (block)
+                    bsri_move_elements(block + size * (size_t)(i * bc + (now - start)), e->values + size * (size_t)k, 1, size);
+                now = ++k < end ? col[k] : UINT32_MAX;
+            }
+            next[i] = now, p[i] = k;
+        }
+        if (block && rows < br) memset(block + size * (size_t)(rows * bc), 0, (size_t)((br - rows) * bc) * size);
+        if (block) block += (size_t)b->value_stride[0] * size;
+    }
 }
 static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const bsri_merge *e = b->merge;
@@ -11911,6 +11957,8 @@ static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, 
     const int packed = b->value_stride[2] == 1 && b->value_stride[1] == bc;
     int64_t p[BSRI_MERGE_ROWS], end[BSRI_MERGE_ROWS], next[BSRI_MERGE_ROWS], n = 0, i;
     (void)item;
+    if (e->fast && (!b->with_values || (packed && e->values && e->dtype == b->to.dtype && bsr_dtype_size(e->dtype) >= 4)))
+        return bsri_row_of_merged_32(b, r, to, at);
     for (i = 0; i < rows; i++) {
         p[i] = bsri_index(e->crow, e->crow_dtype, r * br + i), end[i] = bsri_index(e->crow, e->crow_dtype, r * br + i + 1);
         next[i] = p[i] < end[i] ? bsri_index(e->col, e->col_dtype, p[i]) : INT64_MAX;
@@ -11938,6 +11986,80 @@ static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, 
     }
 }
 
+/* COO entries by rows, in their order, each its column and value. The blocks of a block row are told apart by a hash table. */
+#define BSRI_GROUP_ENTRIES 8192 /* of a block row, at most; columns of its blocks: 64 times as many */
+typedef struct bsri_group {
+    const int32_t *crow; /* where each row's entries start in list */
+    char *list;
+    int64_t step, rows;  /* bytes of an entry: columns have 4, values begin behind 4 or 8 */
+    bsri_merge source;   /* values: of the first entry; null: ones */
+    uint8_t *twice; /* of each block row: names a place twice whose sum must be rounded, and is wrong here */
+} bsri_group;
+/* The number of `key` in a list of *n keys, to which it is added where it is new. table: [mask + 1], -1 where free. */
+static int bsri_group_find(int16_t *table, uint32_t mask, uint32_t *list, int *n, uint32_t key) {
+    uint32_t h = (key * 2654435761u) >> 15 & mask;
+    while (table[h] >= 0 && list[table[h]] != key) h = (h + 1) & mask;
+    if (table[h] < 0) table[h] = (int16_t)*n, list[(*n)++] = key;
+    return table[h];
+}
+/* rank[i]: how many keys are less than key i. Sorted by falling distances (Shell). */
+static void bsri_group_rank(const uint32_t *key, int n, uint64_t *sorted, int16_t *rank) {
+    int gap = 1, i, k;
+    for (i = 0; i < n; i++) sorted[i] = (uint64_t)key[i] << 16 | (uint64_t)i;
+    while (gap < n / 9) gap = 3 * gap + 1;
+    for (; gap; gap /= 3)
+        for (i = gap; i < n; i++) {
+            const uint64_t now = sorted[i];
+            for (k = i; k >= gap && sorted[k - gap] > now; k -= gap) sorted[k] = sorted[k - gap];
+            sorted[k] = now;
+        }
+    for (i = 0; i < n; i++) rank[sorted[i] & 0xffffu] = (int16_t)i;
+}
+/* One more term at a place that has one. 0: the type would round twice. */
+static int bsri_group_add(const bsri_build *b, const bsri_merge *e, int64_t entry, void *dst) {
+    const int t = b->to.dtype;
+    if (t == BSR_F64)
+        bsri_store_f64(dst, t, 0, bsri_load_f64(dst, t, 0) + (e->values ? bsri_load_f64(e->values, e->dtype, entry) : 1.0));
+    else if (BSRI_BIT(t) & BSRI_REALS) return 0;
+    else bsri_store_i32(dst, t, 0, (int32_t)((uint32_t)bsri_load_i32(dst, t, 0) +
+                                             (e->values ? (uint32_t)bsri_load_i32(e->values, e->dtype, entry) : 1u)));
+    return 1;
+}
+static int64_t bsri_row_of_grouped(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_group *g = b->group;
+    const int64_t br = b->to.block_rows, rows = bsri_min(br, g->rows - r * br);
+    const int32_t *crow = g->crow + r * br;
+    const char *list = g->list + crow[0] * g->step;
+    const uint32_t bc = (uint32_t)b->to.block_cols;
+    const int64_t apart = g->source.values ? g->step / (int64_t)bsr_dtype_size(g->source.dtype) : 0; /* values */
+    const int count = crow[rows] - crow[0];
+    int16_t table[2 * BSRI_GROUP_ENTRIES], slot[BSRI_GROUP_ENTRIES], rank[BSRI_GROUP_ENTRIES];
+    uint32_t key[BSRI_GROUP_ENTRIES], mask = 63, place;
+    uint64_t sorted[BSRI_GROUP_ENTRIES], *taken = sorted; /* taken: of a row's places */
+    int n = 0, i, k;
+    (void)item;
+    while (mask + 1 < 2 * (uint32_t)count) mask = 2 * mask + 1;
+    memset(table, -1, (mask + 1) * sizeof *table);
+    for (i = 0; i < count; i++)
+        slot[i] = (int16_t)bsri_group_find(table, mask, key, &n, *(const uint32_t *)(const void *)(list + i * g->step) / bc);
+    if (!to) return n;
+    bsri_group_rank(key, n, sorted, rank);
+    for (i = 0; i < n; i++) bsri_put_block(b, to, at + rank[i], key[i], NULL, b->to.dtype, 0, 0, 0, 0);
+    for (k = 0, i = 0; k < rows && b->with_values; k++) {
+        memset(taken, 0, (size_t)bsri_ceil_div((int64_t)n * bc, 64) * 8);
+        for (; i < crow[k + 1] - crow[0]; i++) {
+            const uint32_t inside = *(const uint32_t *)(const void *)(list + i * g->step) - key[slot[i]] * bc;
+            char *dst = bsri_at(to->values, b->to.dtype, (at + rank[slot[i]]) * b->value_stride[0] + k * b->value_stride[1] +
+                                                             (int64_t)inside * b->value_stride[2]);
+            place = (uint32_t)slot[i] * bc + inside;
+            if (!bsri_bit_get(taken, place)) bsri_put_value(b, &g->source, (crow[0] + i) * apart, dst);
+            else if (!bsri_group_add(b, &g->source, (crow[0] + i) * apart, dst)) g->twice[r] = 1;
+            bsri_bit_set(taken, place);
+        }
+    }
+    return n;
+}
+
 static void bsri_build_count(void *arg, int64_t i) {
     bsri_build *b = (bsri_build *)arg;
     b->first[i] = b->row(b, i / b->rows, i % b->rows, NULL, 0);
@@ -11956,6 +12078,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->group) ns = 8.0 * (double)b->group->crow[b->group->rows];
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
     else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
     return writes ? ns + bsri_work_ns(2.0 * kept * area * (double)bsr_dtype_size(b->to.dtype), 0.0, 4.0 * kept) : ns;
@@ -12160,7 +12283,15 @@ static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pa
 }
 /* Do the columns of every row ascend, none twice? */
 static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows) {
+    const int32_t *narrow = (const int32_t *)col;
     int64_t r, p = 0, end, before, now;
+    for (r = 0; r < rows && col_dtype == BSR_I32; r++, p = end, narrow += before) {
+        int falls = 0;
+        end = bsri_index(crow, crow_dtype, r + 1), before = end - p;
+        BSRI_EACH(now, before - 1, falls |= narrow[now + 1] <= narrow[now]);
+        if (falls) return 0;
+    }
+    if (col_dtype == BSR_I32) return 1;
     for (r = 0; r < rows; r++)
         for (end = bsri_index(crow, crow_dtype, r + 1), before = -1; p < end; p++, before = now) {
             now = bsri_index(col, col_dtype, p);
@@ -12180,50 +12311,52 @@ static bsr_status bsri_build_from_csr(const bsri_call *c, bsri_build *b, const b
     memset(&e, 0, sizeof e);
     e.crow = s->crow_indices, e.col = s->col_indices, e.values = (const char *)s->values, e.rows = s->rows;
     e.crow_dtype = e.col_dtype = s->index_dtype, e.dtype = s->dtype;
+    e.fast = s->index_dtype == BSR_I32 && b->to.cols < INT32_MAX;
     at = bsri_cut(&cuts, b->rows + 1, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
     b->first = bsri_cut_i64(&scratch, at), b->merge = &e, b->row = bsri_row_of_merged;
     return bsri_build_finish(c, b, m, &scratch);
 }
-/* Entries by rows: a counting sort by row that keeps their order, then few places of each row. *done: 0 where a row is long and
-   out of order, has a place twice, or there are far more rows than entries. */
+/* COO by one counting sort that keeps the order of a row's entries. *done: 0 where a block row has too many, sums need another
+   order, or there are far more rows than entries. */
 static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
                                       int *done) {
+    const int64_t limit = bsri_min(BSRI_GROUP_ENTRIES, 64 * BSRI_GROUP_ENTRIES / b->to.block_cols);
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    bsri_merge e;
-    int64_t at[4], *crow, *col, *order, p, r, k;
+    bsri_group g;
+    bsr_status status;
+    const int64_t size = b->with_values && s->values ? (int64_t)bsr_dtype_size(s->dtype) : 0, behind = size > 4 ? 8 : 4;
+    int64_t at[4], p, r;
+    int32_t *crow;
     *done = 0;
-    if (b->to.block_rows > BSRI_MERGE_ROWS || rows > 4 * s->nnz + 65536) return BSR_OK;
-    at[0] = bsri_cut(&cuts, rows + 1, 8), at[1] = bsri_cut(&cuts, s->nnz, 8), at[2] = bsri_cut(&cuts, s->nnz, 8);
+    if (rows > 4 * s->nnz + 65536 || s->nnz > INT32_MAX || b->to.cols > INT32_MAX || limit < 1) return BSR_OK;
+    memset(&g, 0, sizeof g);
+    g.step = size ? 2 * behind : 4;
+    at[0] = bsri_cut(&cuts, rows + 2, 4), at[1] = bsri_cut(&cuts, s->nnz, g.step), at[2] = bsri_cut(&cuts, b->rows, 1);
     at[3] = bsri_cut(&cuts, b->rows + 1, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    crow = bsri_cut_i64(&scratch, at[0]), col = bsri_cut_i64(&scratch, at[1]), order = bsri_cut_i64(&scratch, at[2]);
-    for (r = 0; r <= rows; r++) crow[r] = 0;
-    for (p = 0; p < s->nnz; p++) {
-        r = bsri_index(s->row, s->row_dtype, p);
-        if (r + 1 < rows) crow[r + 2]++;
+    crow = (int32_t *)(void *)bsri_cut_i64(&scratch, at[0]), g.list = (char *)bsri_cut_i64(&scratch, at[1]);
+    for (r = 0; r < rows + 2; r++) crow[r] = 0;
+    for (p = 0; p < s->nnz; p++) crow[bsri_index(s->row, s->row_dtype, p) + 2]++;
+    for (r = 2; r <= rows + 1; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
+    for (r = 0, *done = 1; r < b->rows; r++)
+        *done &= crow[bsri_min((r + 1) * b->to.block_rows, rows) + 1] - crow[r * b->to.block_rows + 1] <= limit;
+    for (p = 0; p < s->nnz && *done; p++) {
+        char *to = g.list + crow[bsri_index(s->row, s->row_dtype, p) + 1]++ * g.step;
+        *(uint32_t *)(void *)to = (uint32_t)bsri_index(s->col, s->index_dtype, p);
+        if (size == 8) memcpy(to + 8, s->values + 8 * p, 8);
+        else if (size == 4) memcpy(to + 4, s->values + 4 * p, 4);
+        else if (size) memcpy(to + 4, s->values + size * p, (size_t)size);
     }
-    for (r = 2; r <= rows; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
-    for (p = 0; p < s->nnz; p++) {
-        k = crow[bsri_index(s->row, s->row_dtype, p) + 1]++;
-        order[k] = p, col[k] = bsri_index(s->col, s->index_dtype, p);
-    }
-    for (r = 0, *done = 1; r < rows && *done; r++)
-        for (p = crow[r] + 1; p < crow[r + 1] && *done; p++) {
-            const int64_t now = col[p], entry = order[p];
-            for (k = p; k > crow[r] && col[k - 1] > now; k--) col[k] = col[k - 1], order[k] = order[k - 1];
-            col[k] = now, order[k] = entry;
-            *done = (k == crow[r] || col[k - 1] != now) && p - k < 1024;
-        }
-    if (!*done) {
-        bsri_scratch_end(c, &scratch);
-        return BSR_OK;
-    }
-    memset(&e, 0, sizeof e);
-    e.crow = crow, e.col = col, e.values = s->values, e.rows = rows, e.order = order, e.crow_dtype = e.col_dtype = BSR_I64;
-    e.dtype = s->dtype, b->first = bsri_cut_i64(&scratch, at[3]), b->merge = &e, b->row = bsri_row_of_merged;
-    return bsri_build_finish(c, b, m, &scratch);
+    g.crow = crow, g.rows = rows, g.source.values = size ? g.list + behind : NULL, g.source.dtype = s->dtype;
+    g.twice = (uint8_t *)bsri_cut_i64(&scratch, at[2]), memset(g.twice, 0, (size_t)b->rows);
+    b->first = bsri_cut_i64(&scratch, at[3]), b->group = &g, b->row = bsri_row_of_grouped;
+    status = *done ? bsri_build_output(c, b, m) : BSR_OK;
+    for (r = 0; r < b->rows && *done && !status; r++) *done = !g.twice[r];
+    b->group = NULL;
+    bsri_scratch_end(c, &scratch);
+    return status;
 }
 static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
                                           bsr_matrix *m) {
@@ -12362,7 +12495,10 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
         BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
                                   s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
     if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_ENTRIES, s, row, BSR_ARG_SOURCE, 0);
-    for (i = 0; i < s->nnz; i++) {
+    if (bsri_indices_within(row, s->index_dtype, s->nnz, s->rows) &&
+        bsri_indices_within(s->col_indices, s->index_dtype, s->nnz, s->cols))
+        return BSR_OK;
+    for (i = 0; i < s->nnz; i++) { /* which one? */
         at = bsri_index(row, s->index_dtype, i);
         if (at < 0 || at >= s->rows) return bsri_fail(c, BSR_ITEM_ROW_RANGE, BSR_ARG_SOURCE, i, at);
         at = bsri_index(s->col_indices, s->index_dtype, i);

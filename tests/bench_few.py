@@ -206,7 +206,8 @@ def conversions(lib, seconds):
                                ("to dense", ours(2, sm, None, sm, C.addressof(view)), timed(sb.toarray)),
                                ("transposed index", ours(3, m, None, m), timed(structure.tocsc))):
         t_ = measure({"ours": mine, "scipy": theirs}, seconds)
-        print(f"{name:18} {csr.nnz} entries  ours {1e3 * t_['ours']:8.2f} ms  scipy {judge(t_['scipy'] / t_['ours'], 1)}",
+        entries = {"to dense": sv.size, "transposed index": len(col)}.get(name, csr.nnz)
+        print(f"{name:18} {entries:8} entries  ours {1e3 * t_['ours']:8.2f} ms  scipy {judge(t_['scipy'] / t_['ours'], 1)}",
               flush=True)
     assert np.array_equal(m_col, col) and np.array_equal(m_val, np.asarray(blocks.data))
 
