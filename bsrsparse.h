@@ -665,11 +665,19 @@ typedef enum bsr_backend {
     BSR_BACKEND_FORCE_32 = 0x7fffffff
 } bsr_backend;
 
-typedef enum bsr_isa { /* of the CPU backend; results are the same for any thread count, not for any isa */
-    BSR_ISA_DEFAULT = 0, /* the widest that the machine has */
-    BSR_ISA_PORTABLE = 1, /* plain C */
-    BSR_ISA_AVX2 = 2,     /* with FMA and F16C */
-    BSR_ISA_AVX512 = 3,   /* F, BW, DQ, VL */
+/* Instruction sets of the CPU backend; results are the same for any thread count, not for any isa (those in integers are). VNNI
+   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32. BF16
+   takes subnormal operands for zeros (those below 2^-126, also beside Inf: NaN then) and makes subnormal sums zeros: a product's
+   bound grows by |a b| for each pair with a subnormal one, and by 2^-126 for each pair of products added. Where that matters, ask
+   for BSR_ISA_AVX512_VNNI, or for sums in f64. */
+typedef enum bsr_isa {
+    BSR_ISA_DEFAULT = 0,     /* what the machine has of BF16, VNNI, AVX-512, AVX2 with VNNI, AVX2, in this order */
+    BSR_ISA_PORTABLE = 1,    /* plain C */
+    BSR_ISA_AVX2 = 2,        /* with FMA and F16C */
+    BSR_ISA_AVX512 = 3,      /* F, BW, DQ, VL, and what AVX2 has */
+    BSR_ISA_AVX2_VNNI = 4,   /* AVX2 and AVX-VNNI */
+    BSR_ISA_AVX512_VNNI = 5, /* AVX-512 and AVX512-VNNI */
+    BSR_ISA_AVX512_BF16 = 6, /* those and AVX512-BF16 */
     BSR_ISA_FORCE_32 = 0x7fffffff
 } bsr_isa;
 
@@ -1899,7 +1907,7 @@ extern "C" {
 #define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
-    int32_t widest; /* bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
+    uint32_t isas; /* a bit for each bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
@@ -3776,8 +3784,25 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
 /* >>plans: what will run, queries, workspace                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* CPU: may a plan ask for this instruction set? Whoever has one has the narrower ones. */
-static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= BSR_ISA_PORTABLE && isa <= ctx->widest; }
+enum { BSRI_ISAS = BSR_ISA_AVX512_BF16 + 1 };
+static const bsri_name bsri_isa_names[] = { /* as a plan says it, as bsr_info does */
+    {BSR_ISA_PORTABLE, "portable C", "portable"}, {BSR_ISA_AVX2, "AVX2", "avx2"}, {BSR_ISA_AVX512, "AVX-512", "avx512"},
+    {BSR_ISA_AVX2_VNNI, "AVX2 with VNNI", "avx2_vnni"}, {BSR_ISA_AVX512_VNNI, "AVX-512 with VNNI", "avx512_vnni"},
+    {BSR_ISA_AVX512_BF16, "AVX-512 with VNNI and BF16", "avx512_bf16"}};
+static const char *bsri_isa_name(int isa, int text) {
+    return bsri_lookup(bsri_isa_names, BSRI_COUNT(bsri_isa_names), isa, text, "?");
+}
+/* CPU: may a plan ask for this instruction set? */
+static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= 0 && isa < BSRI_ISAS && (ctx->isas >> isa & 1u); }
+/* What most operations run on: the set without instructions that only products have. */
+static int bsri_isa_base(int isa) {
+    return isa == BSR_ISA_AVX2_VNNI ? BSR_ISA_AVX2 : isa >= BSR_ISA_AVX512_VNNI ? BSR_ISA_AVX512 : isa;
+}
+/* How many numbers of this dtype are multiplied side by side in each element of the sums. */
+static int bsri_isa_group(int isa, int compute, int dtype) {
+    if (compute == BSR_I32 && dtype == BSR_I8 && isa >= BSR_ISA_AVX2_VNNI) return 4;
+    return compute == BSR_F32 && dtype == BSR_BF16 && isa == BSR_ISA_AVX512_BF16 ? 2 : 1;
+}
 
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
@@ -3931,7 +3956,6 @@ static const char *bsri_tier_name(int tier) {
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
-    static const char *const isa[] = {"?", "portable C", "AVX2", "AVX-512"};
     bsri_text t;
     t.data = text, t.size = text ? size : 0, t.length = 0;
     bsri_put(&t, "");
@@ -3939,7 +3963,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     bsri_put(&t, bsr_op_name(plan->op));
     bsri_put(&t, plan->backend == BSR_BACKEND_CUDA ? " on cuda, " : " on cpu, ");
     if (plan->backend == BSR_BACKEND_CUDA) bsri_put(&t, bsri_tier_name(plan->kernel));
-    else bsri_put(&t, isa[plan->kernel >= 1 && plan->kernel <= 3 ? plan->kernel : 0]);
+    else bsri_put(&t, bsri_isa_name(plan->kernel, 0));
     if (plan->instance) bsri_put(&t, " kernel "), bsri_put_int(&t, plan->instance);
     bsri_put(&t, ", tile "), bsri_put_int(&t, plan->tile_rows), bsri_put(&t, " x "), bsri_put_int(&t, plan->tile_cols);
     if (plan->split > 1) bsri_put(&t, ", split "), bsri_put_int(&t, plan->split);
@@ -4173,27 +4197,92 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_FMA_v3f(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define BSRI_FMA_v3d(a, b, c) _mm256_fmadd_pd(a, b, c)
 
-static void bsri_cpuid(unsigned leaf, unsigned r[4]) { __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]); }
-/* Does the machine have it, and does the operating system save its registers? */
-static int bsri_isa_available(int isa) {
-    const unsigned need = isa == BSR_ISA_AVX512 ? 0xe6u : 6u;
-    unsigned one[4], seven[4], saved[2];
-    if (isa == BSR_ISA_PORTABLE) return 1;
-    if ((isa != BSR_ISA_AVX2 && isa != BSR_ISA_AVX512) || __get_cpuid_max(0, NULL) < 7) return 0;
-    bsri_cpuid(1, one), bsri_cpuid(7, seven);
-    if ((one[2] & 0x38001000u) != 0x38001000u) return 0; /* FMA, OSXSAVE, AVX, F16C */
+/* Groups: where numbers are multiplied by twos or fours, sums and what is loaded are elements of 4 bytes: a float and two bf16,
+   an integer and four i8. b's i8 are 128 more than they are, without a sign. Operands may stand at any address. */
+#if (defined(__clang__) && __clang_major__ >= 13) || (!defined(__clang__) && __GNUC__ >= 11)
+#define BSRI_GROUPS 1
+#define BSRI_GROUP __attribute__((aligned(1), may_alias))
+typedef float BSRI_GROUP bsri_group_f;
+typedef uint32_t BSRI_GROUP bsri_group_i;
+#ifdef BSRI_STAND_INS /* "file.h": the three instructions for tests on machines that lack them */
+#include BSRI_STAND_INS
+#else
+#define BSRI_DPBF16(c, a, b) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+#define BSRI_DPBUSD(c, a, b) _mm512_dpbusd_epi32(c, a, b)
+#define BSRI_DPBUSD_AVX(c, a, b) _mm256_dpbusd_avx_epi32(c, a, b)
+#define BSRI_STANDS_IN(isa) 0
+#endif
+#define BSRI_A_v6f __attribute__((target("avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define BSRI_A_v6i __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define BSRI_A_v4i __attribute__((target("avxvnni,avx2,fma,f16c")))
+#define BSRI_T_v6f bsri_group_f
+#define BSRI_T_v6i bsri_group_i
+#define BSRI_T_v4i bsri_group_i
+#define BSRI_L_v6f 16
+#define BSRI_L_v6i 16
+#define BSRI_L_v4i 8
+#define BSRI_V_v6f __m512
+#define BSRI_V_v6i __m512i
+#define BSRI_V_v4i __m256i
+#define BSRI_W_v6f __m512
+#define BSRI_W_v6i __m512i
+#define BSRI_W_v4i __m256i
+#define BSRI_M_v6f __mmask16
+#define BSRI_M_v6i __mmask16
+#define BSRI_M_v4i __m256i
+#define BSRI_LOAD_v6f BSRI_LOAD_v5f
+#define BSRI_LOAD_v6i BSRI_LOAD_v5i
+#define BSRI_LOAD_v4i BSRI_LOAD_v2i
+#define BSRI_STORE_v6f BSRI_STORE_v5f
+#define BSRI_STORE_v6i BSRI_STORE_v5i
+#define BSRI_STORE_v4i BSRI_STORE_v2i
+#define BSRI_MASK_v6f BSRI_MASK_v5f
+#define BSRI_MASK_v6i BSRI_MASK_v5f
+#define BSRI_MASK_v4i BSRI_MASK_v2f
+#define BSRI_LOADM_v6f BSRI_LOADM_v5f
+#define BSRI_LOADM_v6i BSRI_LOADM_v5i
+#define BSRI_LOADM_v4i BSRI_LOADM_v2i
+#define BSRI_SET1_v6f BSRI_SET1_v5f
+#define BSRI_SET1_v6i BSRI_SET1_v5i
+#define BSRI_SET1_v4i BSRI_SET1_v2i
+#define BSRI_FMA_v6f(a, b, c) BSRI_DPBF16(c, a, b)
+#define BSRI_FMA_v6i(a, b, c) BSRI_DPBUSD(c, b, a)
+#define BSRI_FMA_v4i(a, b, c) BSRI_DPBUSD_AVX(c, b, a)
+#endif
+
+static void bsri_cpuid(unsigned leaf, unsigned part, unsigned r[4]) { __cpuid_count(leaf, part, r[0], r[1], r[2], r[3]); }
+/* The instruction sets that build and machine have, whose registers the operating system saves: a bit for each bsr_isa. */
+static uint32_t bsri_isa_detect(void) {
+    uint32_t has = 1u << BSR_ISA_PORTABLE;
+    unsigned one[4], seven[4], more[4] = {0, 0, 0, 0}, saved[2];
+    int wide;
+    if (__get_cpuid_max(0, NULL) < 7) return has;
+    bsri_cpuid(1, 0, one), bsri_cpuid(7, 0, seven);
+    if ((one[2] & 0x38001000u) != 0x38001000u) return has; /* FMA, OSXSAVE, AVX, F16C */
     __asm__ volatile("xgetbv" : "=a"(saved[0]), "=d"(saved[1]) : "c"(0));
-    if ((saved[0] & need) != need || (seven[1] & (1u << 5)) == 0) return 0; /* AVX2 */
-    return isa == BSR_ISA_AVX2 || (seven[1] & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+    if ((saved[0] & 6u) != 6u || !(seven[1] >> 5 & 1u)) return has; /* AVX2 */
+    has |= 1u << BSR_ISA_AVX2;
+    wide = (saved[0] & 0xe6u) == 0xe6u && (seven[1] & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+    if (wide) has |= 1u << BSR_ISA_AVX512;
+#ifdef BSRI_GROUPS
+    if (seven[0]) bsri_cpuid(7, 1, more);
+    if ((more[0] >> 4 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX2_VNNI)) has |= 1u << BSR_ISA_AVX2_VNNI;
+    if (wide && ((seven[2] >> 11 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX512_VNNI))) has |= 1u << BSR_ISA_AVX512_VNNI;
+    if (has >> BSR_ISA_AVX512_VNNI & ((more[0] >> 5 & 1u) | BSRI_STANDS_IN(BSR_ISA_AVX512_BF16))) has |= 1u << BSR_ISA_AVX512_BF16;
+#endif
+    (void)more;
+    return has;
 }
 #else
-static int bsri_isa_available(int isa) { return isa == BSR_ISA_PORTABLE; }
+static uint32_t bsri_isa_detect(void) { return 1u << BSR_ISA_PORTABLE; }
 #endif
-/* The widest instruction set that build and machine have; at least BSR_ISA_PORTABLE. */
-static int bsri_isa_detect(void) {
-    int isa = BSR_ISA_AVX512;
-    while (!bsri_isa_available(isa)) isa--;
-    return isa;
+/* The first of a machine's instruction sets, best first. */
+static int bsri_isa_best(uint32_t isas) {
+    static const int best[] = {BSR_ISA_AVX512_BF16, BSR_ISA_AVX512_VNNI, BSR_ISA_AVX512, BSR_ISA_AVX2_VNNI, BSR_ISA_AVX2};
+    size_t i;
+    for (i = 0; i < BSRI_COUNT(best); i++)
+        if (isas >> best[i] & 1u) return best[i];
+    return BSR_ISA_PORTABLE;
 }
 
 /* CALL with the set that stands for isa and compute; NAME is pasted before it. */
@@ -4683,6 +4772,106 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
     }
 }
 
+/* --- groups: kc x cols numbers become rows of elements that hold `group` numbers, which follow each other along kc --- */
+#define BSRI_FLIP 0x80808080u /* makes four i8 128 more than they are, without a sign */
+#ifdef BSRI_GROUPS
+/* Contiguous rows. What is left of the last group is zeros. */
+BSRI_A_v5 static void bsri_pairs_v5(uint32_t *d, int64_t ld, const uint16_t *s, int64_t stride, int64_t kc, int64_t cols) {
+    const __m512i step = _mm512_set1_epi32(0x10001), first = _mm512_set_epi32(0x2f000f, 0x2e000e, 0x2d000d, 0x2c000c, 0x2b000b,
+        0x2a000a, 0x290009, 0x280008, 0x270007, 0x260006, 0x250005, 0x240004, 0x230003, 0x220002, 0x210001, 0x200000);
+    const __m512i second = _mm512_add_epi32(first, _mm512_slli_epi32(step, 4));
+    int64_t j;
+    for (; kc > 0; kc -= 2, d += ld, s += 2 * stride)
+        for (j = 0; j < cols; j += 32) {
+            const int n = (int)(cols - j < 32 ? cols - j : 32);
+            const __mmask32 mask = (__mmask32)(0xffffffffu >> (32 - n));
+            const __m512i x = _mm512_maskz_loadu_epi16(mask, s + j);
+            const __m512i y = kc > 1 ? _mm512_maskz_loadu_epi16(mask, s + stride + j) : _mm512_setzero_si512();
+            if (n >= 16) _mm512_storeu_si512(d + j, _mm512_permutex2var_epi16(x, first, y));
+            else _mm512_mask_storeu_epi32(d + j, BSRI_MASK_v5f(n), _mm512_permutex2var_epi16(x, first, y));
+            if (n == 32) _mm512_storeu_si512(d + j + 16, _mm512_permutex2var_epi16(x, second, y));
+            else if (n > 16) _mm512_mask_storeu_epi32(d + j + 16, BSRI_MASK_v5f(n - 16), _mm512_permutex2var_epi16(x, second, y));
+        }
+}
+/* Rows' fours of bytes are laid so that, interleaved within pieces of 16 bytes, they come in order. */
+BSRI_A_v5 static void bsri_fours_v5(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
+                                    uint32_t flip) {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const __m512i flips = _mm512_set1_epi32((int)flip);
+    int64_t j;
+    int i;
+    for (; kc > 0; kc -= 4, d += ld, s += 4 * stride)
+        for (j = 0; j < cols; j += 64) {
+            const int n = (int)(cols - j < 64 ? cols - j : 64);
+            const __mmask64 mask = (__mmask64)(~UINT64_C(0) >> (64 - n));
+            __m512i r[4], x[4];
+            for (i = 0; i < 4; i++) {
+                r[i] = i < kc ? _mm512_maskz_loadu_epi8(mask, s + i * stride + j) : _mm512_setzero_si512();
+                r[i] = _mm512_permutexvar_epi32(order, _mm512_xor_si512(r[i], flips));
+            }
+            x[0] = _mm512_unpacklo_epi8(r[0], r[1]), x[1] = _mm512_unpackhi_epi8(r[0], r[1]);
+            x[2] = _mm512_unpacklo_epi8(r[2], r[3]), x[3] = _mm512_unpackhi_epi8(r[2], r[3]);
+            r[0] = _mm512_unpacklo_epi16(x[0], x[2]), r[1] = _mm512_unpackhi_epi16(x[0], x[2]);
+            r[2] = _mm512_unpacklo_epi16(x[1], x[3]), r[3] = _mm512_unpackhi_epi16(x[1], x[3]);
+            for (i = 0; i < 4 && 16 * i < n; i++)
+                if (n - 16 * i >= 16) _mm512_storeu_si512(d + j + 16 * i, r[i]);
+                else _mm512_mask_storeu_epi32(d + j + 16 * i, BSRI_MASK_v5f(n - 16 * i), r[i]);
+        }
+}
+BSRI_A_v2 static void bsri_fours_v2(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
+                                    uint32_t flip) {
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7), flips = _mm256_set1_epi32((int)flip);
+    int64_t j;
+    int i;
+    for (; kc > 0; kc -= 4, d += ld, s += 4 * stride)
+        for (j = 0; j < cols; j += 32) {
+            const int n = (int)(cols - j < 32 ? cols - j : 32);
+            __m256i r[4], x[4];
+            for (i = 0; i < 4; i++) {
+                int8_t part[32] = {0};
+                if (i < kc && n < 32) memcpy(part, s + i * stride + j, (size_t)n);
+                r[i] = BSRI_LOAD256(i < kc && n == 32 ? s + i * stride + j : part);
+                r[i] = _mm256_permutevar8x32_epi32(_mm256_xor_si256(r[i], flips), order);
+            }
+            x[0] = _mm256_unpacklo_epi8(r[0], r[1]), x[1] = _mm256_unpackhi_epi8(r[0], r[1]);
+            x[2] = _mm256_unpacklo_epi8(r[2], r[3]), x[3] = _mm256_unpackhi_epi8(r[2], r[3]);
+            r[0] = _mm256_unpacklo_epi16(x[0], x[2]), r[1] = _mm256_unpackhi_epi16(x[0], x[2]);
+            r[2] = _mm256_unpacklo_epi16(x[1], x[3]), r[3] = _mm256_unpackhi_epi16(x[1], x[3]);
+            for (i = 0; i < 4 && 8 * i < n; i++)
+                if (n - 8 * i >= 8) _mm256_storeu_si256((__m256i *)(void *)(d + j + 8 * i), r[i]);
+                else _mm256_maskstore_epi32((int *)(void *)(d + j + 8 * i), BSRI_MASK_v2f(n - 8 * i), r[i]);
+        }
+}
+#endif
+/* Any strides. flip: added to every element without a carry between its numbers. */
+static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const char *src, int64_t rs, int64_t cs, int64_t kc,
+                            int64_t cols, uint32_t flip) {
+    const int64_t size = 4 / group, groups = bsri_ceil_div(kc, group);
+    int64_t k, j, g;
+#ifdef BSRI_GROUPS
+    if (cs == 1) {
+        if (group == 2) bsri_pairs_v5(dst, ld, (const uint16_t *)(const void *)src, rs, kc, cols);
+        else if (isa == BSR_ISA_AVX512) bsri_fours_v5(dst, ld, (const int8_t *)src, rs, kc, cols, flip);
+        else bsri_fours_v2(dst, ld, (const int8_t *)src, rs, kc, cols, flip);
+        return;
+    }
+#endif
+    if (rs == 1 && kc % group == 0 && cs % group == 0 && (uintptr_t)src % 4 == 0) { /* groups as they stand, turned */
+        bsri_tile_load(isa, BSR_F32, dst, ld, src, BSR_F32, groups, cols, 1, cs / group);
+        for (k = 0; k < groups && flip; k++)
+            for (j = 0; j < cols; j++) dst[k * ld + j] ^= flip;
+        return;
+    }
+    for (k = 0; k < groups; k++)
+        for (j = 0; j < cols; j++) {
+            char *to = (char *)(dst + k * ld + j);
+            memset(to, 0, 4);
+            for (g = 0; g < group && k * group + g < kc; g++)
+                bsri_move_element(to + g * size, src + ((k * group + g) * rs + j * cs) * size, (size_t)size);
+            dst[k * ld + j] ^= flip;
+        }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>vector-tiles: products of small matrices, added to a tile of sums                            */
 /* ---------------------------------------------------------------------------------------------- */
@@ -4700,6 +4889,7 @@ typedef struct bsri_walk {
     int64_t line;        /* which vector of a row of ahead_b these rows fetch */
     int tail;            /* lanes of b in the last vector */
     int add;             /* 0: sums start from zero */
+    int group;           /* numbers in an element of a and b, which products and strides count; 0: they are of the sums' type */
 } bsri_walk;
 
 #if defined(__GNUC__)
@@ -4810,7 +5000,7 @@ typedef struct bsri_walk {
 #define BSRI_WIDE_I1 BSRI_WIDE_1
 #define BSRI_WIDE_I2 BSRI_WIDE_2
 #define BSRI_WIDE_I4 BSRI_WIDE_4
-enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
+enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_4 = 4, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
 /* Walks the list for a tile of rows x cols sums. */
 #define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
     BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
@@ -4828,8 +5018,33 @@ enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 =
         }                                                                                                     \
     }
 BSRI_SETS(BSRI_DEFINE_TILE)
+#ifdef BSRI_GROUPS
+BSRI_DEFINE_TILE(v6f, v6f, 4)
+/* Of a's rows, which are contiguous (ak 1) or whose products are (am 1): what b's 128 have added to sums is taken away before. */
+#define BSRI_DEFINE_TILE_FLIPPED(S, ISA, NV)                                                                                    BSRI_DEFINE_TILE(S, ISA, NV)                                                                                                BSRI_A_##ISA static void bsri_tile_unflip_##S(bsri_walk *w, int64_t rows, int64_t cols, uint32_t *c) {                          const BSRI_V_##S flips = BSRI_SET1_##S(BSRI_FLIP);                                                                          const int turned = w->ak != 1, fold = !turned && w->am == w->kc && BSRI_L_##S % w->kc == 0;                                 const int64_t each = turned ? BSRI_L_##S : fold ? BSRI_L_##S / w->kc : 1; /* rows in a vector of sums */                    uint32_t lane[BSRI_L_##S];                                                                                                  int64_t m, r, i, k, j;                                                                                                      for (m = 0; m < rows; m += each) {                                                                                              const int64_t n = bsri_min(each, rows - m), all = turned ? n : fold ? n * w->kc : w->kc;                                    BSRI_V_##S sum = BSRI_SET1_##S(0), v;                                                                                       for (i = 0; i < w->count; i++) {                                                                                                const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + w->a_at + m * w->am;                                               for (k = 0; k < (turned ? w->kc : 1); k++, a += w->ak)                                                                          for (j = 0; j < all; j += BSRI_L_##S) {                                                                                         BSRI_LOADM_##S(v, a + j, BSRI_MASK_##S((int)bsri_min(BSRI_L_##S, all - j)));                                                sum = BSRI_FMA_##S(v, flips, sum);                                                                                      }                                                                                                                   }                                                                                                                           BSRI_STORE_##S(lane, sum);                                                                                                  for (r = 0; r < n; r++) {                                                                                                       uint32_t less = 0, *to = c + (m + r) * w->ldc;                                                                              if (turned) less = lane[r];                                                                                                 else if (fold) for (j = 0; j < w->kc; j++) less += lane[r * w->kc + j];                                                     else for (j = 0; j < BSRI_L_##S; j++) less += lane[j];                                                                      for (j = 0; j < cols; j += BSRI_L_##S)                                                                                          BSRI_STORE_##S(to + j, BSRI_SUB_##S(w->add ? BSRI_LOAD_##S(to + j) : BSRI_SET1_##S(0), BSRI_SET1_##S(less)));             }                                                                                                                       }                                                                                                                           w->add = 1;                                                                                                             }
+#define BSRI_SUB_v6i(a, b) _mm512_sub_epi32(a, b)
+#define BSRI_SUB_v4i(a, b) _mm256_sub_epi32(a, b)
+BSRI_DEFINE_TILE_FLIPPED(v6i, v6i, 4)
+BSRI_DEFINE_TILE_FLIPPED(v4i, v4i, 2)
+#endif
+static void bsri_tile_walk_groups(int isa, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
+#ifdef BSRI_GROUPS
+    if (w->group == 2) {
+        bsri_tile_v6f(w, rows, cols, c);
+    } else if (isa == BSR_ISA_AVX512) {
+        if (w->count) bsri_tile_unflip_v6i(w, rows, cols, (uint32_t *)c);
+        bsri_tile_v6i(w, rows, cols, c);
+    } else {
+        if (w->count) bsri_tile_unflip_v4i(w, rows, cols, (uint32_t *)c);
+        bsri_tile_v4i(w, rows, cols, c);
+    }
+#else
+    (void)isa, (void)w, (void)rows, (void)cols, (void)c;
+#endif
+}
 static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
-    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
+    if (w->group) bsri_tile_walk_groups(isa, w, rows, cols, c);
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
     else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
     else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
 }
@@ -4841,7 +5056,7 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
     bsri_walk w;
     bsri_pair pair;
     pair.a = a, pair.b = b, pair.ahead_a = a, pair.ahead_b = b;
-    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
+    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add, w.group = 0;
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
 
@@ -5478,6 +5693,7 @@ enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
 enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: of the transposed product */
 typedef struct bsri_work {
     int isa, compute;
+    int group; /* numbers that are multiplied side by side */
     bsri_side a, b;
     int64_t rows, cols, inner; /* of the tile; products per pair */
     int64_t panel;             /* columns that a row of c_tile and b_pack has */
@@ -5499,6 +5715,10 @@ static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int6
 }
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
+/* isa: a plan's. Few columns' kernels have no groups. */
+static void bsri_work_isa(bsri_work *w, int isa, int compute, int a, int b) {
+    w->isa = bsri_isa_base(isa), w->compute = compute, w->group = a == b && !w->few ? bsri_isa_group(isa, compute, a) : 1;
+}
 /* A tile of rows x cols sums starts, or goes on. */
 static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
     int64_t n;
@@ -5511,12 +5731,12 @@ static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t c
         w->walk.a_at = w->walk.b_at = 0;
         return;
     }
-    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * w->group;
     if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = w->more, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
-    w->walk.ldc = w->panel;
-    w->walk.kc = bsri_min(inner, w->depth);
-    w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->walk.kc));
+    w->walk.ldc = w->panel, w->walk.group = w->group > 1 ? w->group : 0;
+    w->walk.kc = bsri_ceil_div(bsri_min(inner, w->depth), w->group);
+    w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->group / w->walk.kc));
     /* few rows: everything stays in registers, nothing is read twice */
     if (rows <= 6 && w->a.direct && w->b.direct && inner <= w->depth) w->limit = BSRI_LIST;
 }
@@ -5527,10 +5747,31 @@ static void bsri_work_flush(bsri_work *w) {
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, bsri_at(w->c_tile, w->compute, w->first * w->panel));
     k->count = 0, k->add = 1;
 }
+/* The same for groups: where whole ones stand along the products, they are read there. */
+static const void *bsri_work_a_groups(bsri_work *w, const char *a, int64_t kc) {
+    const int64_t groups = bsri_ceil_div(kc, w->group), ld = (w->rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+    bsri_walk *k = &w->walk;
+    uint32_t *slot = (uint32_t *)(void *)w->a_pack;
+    int64_t r;
+    if (w->a.cs != 1) {
+        slot += k->count * ld * groups, k->am = 1, k->ak = ld;
+        bsri_group_load(w->isa, w->group, slot, ld, a, w->a.cs, w->a.rs, kc, w->rows, 0);
+        return slot;
+    }
+    k->ak = 1, k->am = w->a.rs / w->group;
+    if (w->a.rs % w->group == 0 && w->inner % w->group == 0) return a;
+    slot += k->count * w->rows * groups, k->am = groups;
+    for (r = 0; r < w->rows; r++) {
+        slot[r * groups + groups - 1] = 0;
+        memcpy(slot + r * groups, bsri_at(a, w->a.dtype, r * w->a.rs), (size_t)(kc * w->a.size));
+    }
+    return slot;
+}
 /* The a side of one pair, kc products from a on: as it is, or in slot of a_pack with the contiguous direction kept. */
 static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
     bsri_walk *k = &w->walk;
     void *slot = bsri_at(w->a_pack, w->compute, k->count * w->rows * kc);
+    if (w->group > 1) return bsri_work_a_groups(w, a, kc);
     if (w->a.direct) {
         k->am = w->a.rs, k->ak = w->a.cs;
         return a;
@@ -5550,26 +5791,32 @@ static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
     }
     return slot;
 }
+/* kc x cols of b to where walks read them. */
+static void bsri_work_b_load(bsri_work *w, void *slot, const char *b, int64_t kc, int64_t cols) {
+    const bsri_side *s = &w->b;
+    if (w->group == 1) bsri_tile_load(w->isa, w->compute, slot, w->panel, b, s->dtype, kc, cols, s->rs, s->cs);
+    else bsri_group_load(w->isa, w->group, (uint32_t *)slot, w->panel, b, s->rs, s->cs, kc, cols, w->group == 4 ? BSRI_FLIP : 0);
+}
 static const void *bsri_work_b(bsri_work *w, const char *b, int64_t kc) {
     bsri_walk *k = &w->walk;
     const int64_t ld = w->panel;
-    void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * kc);
+    void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * k->kc);
     if (w->b.direct) {
         k->ldb = w->b.rs;
         return b;
     }
     k->ldb = ld;
-    bsri_tile_load(w->isa, w->compute, slot, ld, b, w->b.dtype, kc, w->cols, w->b.rs, w->b.cs);
+    bsri_work_b_load(w, slot, b, kc, w->cols);
     return slot;
 }
 /* sums += a b: a rows x inner, b inner x cols. Long products are cut, so that what is packed stays in L1. */
 static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char *next_a, const char *next_b) {
-    int64_t k, kc;
+    int64_t k, kc, groups;
     for (k = 0; k < w->inner; k += kc) {
         bsri_walk *walk = &w->walk;
-        kc = bsri_min(w->depth, w->inner - k);
-        if (kc != walk->kc) bsri_work_flush(w);
-        walk->kc = kc;
+        kc = bsri_min(w->depth, w->inner - k), groups = bsri_ceil_div(kc, w->group);
+        if (groups != walk->kc) bsri_work_flush(w);
+        walk->kc = groups;
         w->list[walk->count].a = bsri_work_a(w, bsri_at(a, w->a.dtype, k * w->a.cs), kc);
         w->list[walk->count].ahead_a = k + kc < w->inner ? bsri_at(a, w->a.dtype, (k + kc) * w->a.cs) : next_a;
         w->list[walk->count].ahead_b = k + kc < w->inner ? bsri_at(b, w->b.dtype, (k + kc) * w->b.rs) : next_b;
@@ -5590,6 +5837,7 @@ static void bsri_few_turned(bsri_work *w, const char *a, int64_t a_size, int64_t
         pair->ahead_a = b + next->b * b_size, pair->ahead_b = a + next->a * a_size;
     }
     k->list = w->list, k->count = n, k->kc = kc, k->am = bn, k->ak = bk, k->ldb = ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    k->group = 0;
     bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, bsri_at(w->c_tile, w->compute, w->first));
 }
 /* Lines t to end of the index, or the one line that a list is. */
@@ -5692,7 +5940,7 @@ static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsr
 enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, BSRI_LIST_STRIDED, BSRI_LIST_COMPRESSED };
 typedef struct bsri_engine {
     const bsri_product *job;
-    int isa, kind, type;
+    int isa, products_isa, kind, type; /* what all else runs on; a plan's */
     int64_t br, bc;                    /* rows and products of an op(A) block */
     int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
@@ -5902,8 +6150,10 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
-    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few, w->more = 0;
-    bsri_side_set(&w->a, w->compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
+    const int dtype = job->a ? job->a->dtype : job->blocks->dtype;
+    w->panel = e->panel, w->few = e->few, w->more = 0;
+    bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
+    bsri_side_set(&w->a, w->compute, dtype, e->a_rs, e->a_cs);
     bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
     if (job->b->cols == 1) w->b.cs = 1;
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
@@ -6236,7 +6486,7 @@ static int bsri_product_any(const bsri_engine *e) {
 /* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
 static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
     memset(e, 0, sizeof *e);
-    e->job = job, e->isa = job->isa ? job->isa : ctx->isa;
+    e->job = job, e->products_isa = job->isa ? job->isa : ctx->isa, e->isa = bsri_isa_base(e->products_isa);
     e->type = bsri_finish_type(job->compute, job->out->dtype);
     e->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     e->items = e->out_batch.count;
@@ -7355,7 +7605,7 @@ typedef struct bsri_sampled {
 typedef struct bsri_sampler {
     const bsri_sampled *job;
     bsr_dense mat1, mat2; /* the job's, with the strides that are used */
-    int isa, type;
+    int isa, products_isa, type; /* as in bsri_engine */
     int64_t br, bc, rows;      /* block size, block rows */
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce;     /* as in bsri_engine; an item of a pattern-only broadcast has its own values */
@@ -7389,8 +7639,8 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
             const int64_t at_col = bsri_index(it->col, dt, first + g);
             for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
             at = (k + r) * m->row_stride + (at_col * s->bc + col) * m->col_stride;
-            bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, r * ld + g * width), ld,
-                           bsri_at(mat2, m->dtype, at), m->dtype, rows, run * width, m->row_stride, m->col_stride);
+            bsri_work_b_load(w, bsri_at(w->b_pack, w->compute, r / w->group * ld + g * width), bsri_at(mat2, m->dtype, at), rows,
+                             run * width);
         }
     }
     return w->b_pack;
@@ -7428,7 +7678,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
         const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2));
         for (k = 0; k < m1->cols; k += kc) {
             kc = bsri_min(w->depth, m1->cols - k);
-            w->walk.kc = kc;
+            w->walk.kc = bsri_ceil_div(kc, w->group);
             w->list[0].a = bsri_work_a(w, bsri_at(mat1, m1->dtype, k * m1->col_stride), kc);
             w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, p, blocks, col);
             w->list[0].ahead_a = w->list[0].a, w->list[0].ahead_b = w->list[0].b;
@@ -7463,8 +7713,9 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
-    w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
+    w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
+    bsri_work_isa(&w, s->products_isa, job->compute, s->mat1.dtype, s->mat2.dtype);
+    w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute) * w.group;
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
     w.b.direct = w.b.direct && w.b.cs == 1;
@@ -7476,7 +7727,8 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     double blocks, area, each, ns;
     int64_t work;
     memset(&s, 0, sizeof s);
-    s.job = job, s.isa = job->isa ? job->isa : c->ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
+    s.job = job, s.products_isa = job->isa ? job->isa : c->ctx->isa, s.isa = bsri_isa_base(s.products_isa);
+    s.type = bsri_finish_type(job->compute, job->out->dtype);
     s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
     s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
     bsri_value_steps(job->out, s.o_strides);
@@ -8061,7 +8313,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     bsri_tune_cpu(c, &key, &p);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop) return BSR_OK;
-    j->isa = p.kernel;
+    j->isa = bsri_isa_base(p.kernel);
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
     elements = (double)bsri_stored_count(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
     bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
@@ -8703,7 +8955,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
-    j.isa = p.kernel;
+    j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse)) return BSR_OK;
     used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
@@ -9200,7 +9452,7 @@ static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = p.kernel, j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area), j->chunks = bsri_ceil_div(j->x->nnz, j->each);
+    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area), j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
 }
@@ -9563,7 +9815,7 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->stored.batch.count) return BSR_OK;
-    j->isa = p.kernel, ns = bsri_map_ns(m, j->stored.batch.count);
+    j->isa = bsri_isa_base(p.kernel), ns = bsri_map_ns(m, j->stored.batch.count);
     if (j->over == BSR_OVER_ALL) {
         if (j->stored.batch.count > 16) bsri_parallel(c, j->stored.batch.count, ns, bsri_reduce_whole_task, j);
         else
@@ -17847,7 +18099,7 @@ static int32_t bsri_tune_double(int32_t v, int32_t d, int32_t low, int32_t high)
 static int32_t bsri_tuner_step(int32_t i, int32_t v, int32_t d, const int32_t *values, void *user) {
     bsri_tuner *t = (bsri_tuner *)user;
     bsr_plan asked = bsri_tune_plan_of(values), have;
-    if (!bsri_tuner_cuda(t)) return i == 0 && v + d >= 1 && v + d <= BSR_ISA_AVX512 ? v + d : v;
+    if (!bsri_tuner_cuda(t)) return i == 0 && bsri_isa_runs(t->ctx, v + d) ? v + d : v;
     switch (i) {
         case 0: return v; /* tiers are tried as wholes before the climb */
         case 1: return v + d >= 0 && v + d <= 16 ? v + d : v;
@@ -19019,7 +19271,7 @@ static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
     if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, 0);
 #endif
     if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
-    if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || d->isa > bsri_isa_detect())
+    if (d->isa < 0 || d->isa >= BSRI_ISAS || (d->isa && !(bsri_isa_detect() >> d->isa & 1u)))
         return bsri_create_fail(d, error, BSR_ITEM_ISA_MISSING, d->isa);
     return BSR_OK;
 }
@@ -19035,7 +19287,7 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     *out = NULL;
     BSRI_TRY(bsri_check_desc(d, error));
     memset(&made, 0, sizeof made);
-    made.backend = BSR_BACKEND_CPU, made.widest = bsri_isa_detect(), made.isa = d->isa ? d->isa : made.widest;
+    made.backend = BSR_BACKEND_CPU, made.isas = bsri_isa_detect(), made.isa = d->isa ? d->isa : bsri_isa_best(made.isas);
     made.threads = d->threads, made.device = -1;
     made.allocator = d->allocator, made.logger = d->logger, made.table = d->table;
     memcpy(made.gpu.name, "cpu", 4);
@@ -19076,13 +19328,12 @@ BSR_API bsr_status bsr_tune_device(const bsr_context *ctx, bsr_tune_gpu *out) {
 }
 
 BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
-    static const char *const isa[] = {"?", "portable", "avx2", "avx512"};
     if (!ctx || !out) return BSR_NULL_POINTER;
     memset(out, 0, sizeof *out);
     out->version = BSR_VERSION, out->backend = ctx->backend, out->isa = ctx->isa, out->threads = ctx->threads;
     out->device = ctx->device, out->sm_count = ctx->sm_count, out->cc_major = ctx->cc_major, out->cc_minor = ctx->cc_minor;
-    out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
-    out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; "
+    out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = bsri_isa_name(ctx->isa, 1);
+    out->status_of_backends = "cpu portable, avx2, avx512, avx512_vnni, avx512_bf16: run on hardware; avx2_vnni: by a stand-in; "
 #ifdef BSRI_CUDA
                               "cuda simt, mma: run on sm_90 (H200), compiled only for sm_75 to sm_120; "
                               "cuda wgmma: run on sm_90a (H200)";
