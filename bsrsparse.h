@@ -4268,7 +4268,8 @@ static uint32_t bsri_isa_detect(void) {
     if (seven[0]) bsri_cpuid(7, 1, more);
     if ((more[0] >> 4 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX2_VNNI)) has |= 1u << BSR_ISA_AVX2_VNNI;
     if (wide && ((seven[2] >> 11 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX512_VNNI))) has |= 1u << BSR_ISA_AVX512_VNNI;
-    if (has >> BSR_ISA_AVX512_VNNI & ((more[0] >> 5 & 1u) | BSRI_STANDS_IN(BSR_ISA_AVX512_BF16))) has |= 1u << BSR_ISA_AVX512_BF16;
+    if ((has >> BSR_ISA_AVX512_VNNI & 1u) && ((more[0] >> 5 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX512_BF16)))
+        has |= 1u << BSR_ISA_AVX512_BF16;
 #endif
     (void)more;
     return has;
@@ -4785,37 +4786,39 @@ BSRI_A_v5 static void bsri_pairs_v5(uint32_t *d, int64_t ld, const uint16_t *s, 
         for (j = 0; j < cols; j += 32) {
             const int n = (int)(cols - j < 32 ? cols - j : 32);
             const __mmask32 mask = (__mmask32)(0xffffffffu >> (32 - n));
-            const __m512i x = _mm512_maskz_loadu_epi16(mask, s + j);
-            const __m512i y = kc > 1 ? _mm512_maskz_loadu_epi16(mask, s + stride + j) : _mm512_setzero_si512();
+            const __m512i x = n == 32 ? _mm512_loadu_si512(s + j) : _mm512_maskz_loadu_epi16(mask, s + j);
+            const __m512i y = kc <= 1 ? _mm512_setzero_si512() : n == 32 ? _mm512_loadu_si512(s + stride + j)
+                                                                         : _mm512_maskz_loadu_epi16(mask, s + stride + j);
             if (n >= 16) _mm512_storeu_si512(d + j, _mm512_permutex2var_epi16(x, first, y));
             else _mm512_mask_storeu_epi32(d + j, BSRI_MASK_v5f(n), _mm512_permutex2var_epi16(x, first, y));
             if (n == 32) _mm512_storeu_si512(d + j + 16, _mm512_permutex2var_epi16(x, second, y));
             else if (n > 16) _mm512_mask_storeu_epi32(d + j + 16, BSRI_MASK_v5f(n - 16), _mm512_permutex2var_epi16(x, second, y));
         }
 }
+#define BSRI_FOUR_ROW(i)                                                                                              \
+    _mm512_permutexvar_epi32(order, _mm512_xor_si512(flips, whole ? _mm512_loadu_si512(s + (i) * stride + j)          \
+                                                                  : _mm512_maskz_loadu_epi8((i) < kc ? mask : 0, s + (i) * stride + j)))
+#define BSRI_FOUR_PUT(i, x)                                                                         \
+    if (n >= (i) + 16) _mm512_storeu_si512(d + j + (i), x);                                         \
+    else if (n > (i)) _mm512_mask_storeu_epi32(d + j + (i), BSRI_MASK_v5f(n - (i)), x);
 /* Rows' fours of bytes are laid so that, interleaved within pieces of 16 bytes, they come in order. */
 BSRI_A_v5 static void bsri_fours_v5(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
                                     uint32_t flip) {
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     const __m512i flips = _mm512_set1_epi32((int)flip);
     int64_t j;
-    int i;
     for (; kc > 0; kc -= 4, d += ld, s += 4 * stride)
         for (j = 0; j < cols; j += 64) {
             const int n = (int)(cols - j < 64 ? cols - j : 64);
+            const int whole = n == 64 && kc > 3;
             const __mmask64 mask = (__mmask64)(~UINT64_C(0) >> (64 - n));
-            __m512i r[4], x[4];
-            for (i = 0; i < 4; i++) {
-                r[i] = i < kc ? _mm512_maskz_loadu_epi8(mask, s + i * stride + j) : _mm512_setzero_si512();
-                r[i] = _mm512_permutexvar_epi32(order, _mm512_xor_si512(r[i], flips));
-            }
-            x[0] = _mm512_unpacklo_epi8(r[0], r[1]), x[1] = _mm512_unpackhi_epi8(r[0], r[1]);
-            x[2] = _mm512_unpacklo_epi8(r[2], r[3]), x[3] = _mm512_unpackhi_epi8(r[2], r[3]);
-            r[0] = _mm512_unpacklo_epi16(x[0], x[2]), r[1] = _mm512_unpackhi_epi16(x[0], x[2]);
-            r[2] = _mm512_unpacklo_epi16(x[1], x[3]), r[3] = _mm512_unpackhi_epi16(x[1], x[3]);
-            for (i = 0; i < 4 && 16 * i < n; i++)
-                if (n - 16 * i >= 16) _mm512_storeu_si512(d + j + 16 * i, r[i]);
-                else _mm512_mask_storeu_epi32(d + j + 16 * i, BSRI_MASK_v5f(n - 16 * i), r[i]);
+            const __m512i p = BSRI_FOUR_ROW(0), q = BSRI_FOUR_ROW(1), r = BSRI_FOUR_ROW(2), t = BSRI_FOUR_ROW(3);
+            const __m512i pq = _mm512_unpacklo_epi8(p, q), rt = _mm512_unpacklo_epi8(r, t);
+            const __m512i pq2 = _mm512_unpackhi_epi8(p, q), rt2 = _mm512_unpackhi_epi8(r, t);
+            BSRI_FOUR_PUT(0, _mm512_unpacklo_epi16(pq, rt))
+            BSRI_FOUR_PUT(16, _mm512_unpackhi_epi16(pq, rt))
+            BSRI_FOUR_PUT(32, _mm512_unpacklo_epi16(pq2, rt2))
+            BSRI_FOUR_PUT(48, _mm512_unpackhi_epi16(pq2, rt2))
         }
 }
 BSRI_A_v2 static void bsri_fours_v2(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
@@ -4890,6 +4893,7 @@ typedef struct bsri_walk {
     int tail;            /* lanes of b in the last vector */
     int add;             /* 0: sums start from zero */
     int group;           /* numbers in an element of a and b, which products and strides count; 0: they are of the sums' type */
+    uint32_t *extra;     /* group 4: what a row's sums are too large by */
 } bsri_walk;
 
 #if defined(__GNUC__)
@@ -5017,29 +5021,118 @@ enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_4 = 4, BSRI_NV_8 = 8, BSRI_NV_I1 = 
             if (wide == 1) bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                    \
         }                                                                                                     \
     }
+/* The sum of a vector's lanes, in a fixed order. */
+#define BSRI_DEFINE_SUM(S, ISA)                                           \
+    BSRI_A_##ISA static inline BSRI_T_##S bsri_sum_##S(BSRI_V_##S v) { \
+        BSRI_T_##S lane[BSRI_L_##S], sum;                                 \
+        int l;                                                            \
+        BSRI_STORE_##S(lane, v);                                          \
+        for (sum = lane[0], l = 1; l < BSRI_L_##S; l++) sum += lane[l];   \
+        return sum;                                                       \
+    }
+BSRI_DEFINE_SUM(v0f, v0)
+BSRI_DEFINE_SUM(v0d, v0)
+BSRI_DEFINE_SUM(v0i, v0)
+#if BSRI_X86
+BSRI_A_v2 static inline float bsri_sum_v2f(__m256 v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+BSRI_A_v2 static inline double bsri_sum_v2d(__m256d v) {
+    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+}
+BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+#define bsri_sum_v3f bsri_sum_v2f
+#define bsri_sum_v3d bsri_sum_v2d
+#define bsri_sum_v4i bsri_sum_v2i
+#define bsri_sum_v6i bsri_sum_v5i
+BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
+    return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+BSRI_A_v5 static inline double bsri_sum_v5d(__m512d v) {
+    return bsri_sum_v2d(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
+}
+BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
+    return bsri_sum_v2i(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
+}
+#endif
+
 BSRI_SETS(BSRI_DEFINE_TILE)
 #ifdef BSRI_GROUPS
 BSRI_DEFINE_TILE(v6f, v6f, 4)
-/* Of a's rows, which are contiguous (ak 1) or whose products are (am 1): what b's 128 have added to sums is taken away before. */
-#define BSRI_DEFINE_TILE_FLIPPED(S, ISA, NV)                                                                                    BSRI_DEFINE_TILE(S, ISA, NV)                                                                                                BSRI_A_##ISA static void bsri_tile_unflip_##S(bsri_walk *w, int64_t rows, int64_t cols, uint32_t *c) {                          const BSRI_V_##S flips = BSRI_SET1_##S(BSRI_FLIP);                                                                          const int turned = w->ak != 1, fold = !turned && w->am == w->kc && BSRI_L_##S % w->kc == 0;                                 const int64_t each = turned ? BSRI_L_##S : fold ? BSRI_L_##S / w->kc : 1; /* rows in a vector of sums */                    uint32_t lane[BSRI_L_##S];                                                                                                  int64_t m, r, i, k, j;                                                                                                      for (m = 0; m < rows; m += each) {                                                                                              const int64_t n = bsri_min(each, rows - m), all = turned ? n : fold ? n * w->kc : w->kc;                                    BSRI_V_##S sum = BSRI_SET1_##S(0), v;                                                                                       for (i = 0; i < w->count; i++) {                                                                                                const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + w->a_at + m * w->am;                                               for (k = 0; k < (turned ? w->kc : 1); k++, a += w->ak)                                                                          for (j = 0; j < all; j += BSRI_L_##S) {                                                                                         BSRI_LOADM_##S(v, a + j, BSRI_MASK_##S((int)bsri_min(BSRI_L_##S, all - j)));                                                sum = BSRI_FMA_##S(v, flips, sum);                                                                                      }                                                                                                                   }                                                                                                                           BSRI_STORE_##S(lane, sum);                                                                                                  for (r = 0; r < n; r++) {                                                                                                       uint32_t less = 0, *to = c + (m + r) * w->ldc;                                                                              if (turned) less = lane[r];                                                                                                 else if (fold) for (j = 0; j < w->kc; j++) less += lane[r * w->kc + j];                                                     else for (j = 0; j < BSRI_L_##S; j++) less += lane[j];                                                                      for (j = 0; j < cols; j += BSRI_L_##S)                                                                                          BSRI_STORE_##S(to + j, BSRI_SUB_##S(w->add ? BSRI_LOAD_##S(to + j) : BSRI_SET1_##S(0), BSRI_SET1_##S(less)));             }                                                                                                                       }                                                                                                                           w->add = 1;                                                                                                             }
-#define BSRI_SUB_v6i(a, b) _mm512_sub_epi32(a, b)
-#define BSRI_SUB_v4i(a, b) _mm256_sub_epi32(a, b)
-BSRI_DEFINE_TILE_FLIPPED(v6i, v6i, 4)
-BSRI_DEFINE_TILE_FLIPPED(v4i, v4i, 2)
+/* b's 128 add 128 times the sum of each of a's rows; what that is for this walk is added to extra. Rows are contiguous (ak 1; as
+   one, if they are short and follow each other), or products are (am 1). */
+#define BSRI_DEFINE_EXTRA(S, ISA)                                                                                            \
+    BSRI_A_##ISA static void bsri_extra_##S(const bsri_walk *w, int64_t rows) {                                              \
+        const int64_t am = w->am, ak = w->ak, kc = w->kc, count = w->count;                                                  \
+        const int turned = ak != 1, fold = !turned && am == kc && kc < BSRI_L_##S && BSRI_L_##S % kc == 0;                   \
+        const int64_t each = turned ? BSRI_L_##S : fold ? BSRI_L_##S / kc : 1; /* rows in a vector of sums */                \
+        const BSRI_V_##S flips = BSRI_SET1_##S(BSRI_FLIP);                                                                   \
+        uint32_t lane[BSRI_L_##S], *extra = w->extra;                                                                        \
+        int64_t m, r, i, k, j;                                                                                               \
+        for (m = 0; m < rows; m += each) {                                                                                   \
+            const int64_t n = bsri_min(each, rows - m), all = turned ? n : n * kc, whole = all - all % BSRI_L_##S;           \
+            const int64_t steps = turned ? kc : 1, at = w->a_at + m * am;                                                    \
+            const BSRI_M_##S mask = BSRI_MASK_##S((int)(all - whole));                                                       \
+            BSRI_V_##S sum = BSRI_SET1_##S(0), v;                                                                            \
+            for (i = 0; i < count; i++) {                                                                                    \
+                const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + at;                                                 \
+                for (k = 0; k < steps; k++, a += ak) {                                                                       \
+                    for (j = 0; j < whole; j += BSRI_L_##S) sum = BSRI_FMA_##S(BSRI_LOAD_##S(a + j), flips, sum);            \
+                    if (whole == all) continue;                                                                              \
+                    BSRI_LOADM_##S(v, a + whole, mask);                                                                      \
+                    sum = BSRI_FMA_##S(v, flips, sum);                                                                       \
+                }                                                                                                            \
+            }                                                                                                                \
+            if (each == 1) extra[m] += bsri_sum_##S(sum);                                                                    \
+            else BSRI_STORE_##S(lane, sum);                                                                                  \
+            for (r = 0; r < n && turned; r++) extra[m + r] += lane[r];                                                       \
+            for (r = 0; r < n && fold; r++)                                                                                  \
+                for (j = 0; j < kc; j++) extra[m + r] += lane[r * kc + j];                                                   \
+        }                                                                                                                    \
+    }                                                                                                                        \
+    BSRI_A_##ISA static void bsri_less_##S(uint32_t *c, int64_t ldc, int64_t rows, int64_t cols, const uint32_t *extra) {    \
+        int64_t m, j;                                                                                                        \
+        for (m = 0; m < rows; m++, c += ldc) {                                                                               \
+            const BSRI_V_##S less = BSRI_SET1_##S(0u - extra[m]);                                                            \
+            for (j = 0; j < cols; j += BSRI_L_##S) BSRI_STORE_##S(c + j, BSRI_ADD_##S(BSRI_LOAD_##S(c + j), less));          \
+        }                                                                                                                    \
+    }
+#define BSRI_ADD_v6i(a, b) _mm512_add_epi32(a, b)
+#define BSRI_ADD_v4i(a, b) _mm256_add_epi32(a, b)
+BSRI_DEFINE_TILE(v6i, v6i, 4)
+BSRI_DEFINE_TILE(v4i, v4i, 2)
+BSRI_DEFINE_EXTRA(v6i, v6i)
+BSRI_DEFINE_EXTRA(v4i, v4i)
 #endif
 static void bsri_tile_walk_groups(int isa, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
 #ifdef BSRI_GROUPS
     if (w->group == 2) {
         bsri_tile_v6f(w, rows, cols, c);
     } else if (isa == BSR_ISA_AVX512) {
-        if (w->count) bsri_tile_unflip_v6i(w, rows, cols, (uint32_t *)c);
+        if (w->count) bsri_extra_v6i(w, rows);
         bsri_tile_v6i(w, rows, cols, c);
     } else {
-        if (w->count) bsri_tile_unflip_v4i(w, rows, cols, (uint32_t *)c);
+        if (w->count) bsri_extra_v4i(w, rows);
         bsri_tile_v4i(w, rows, cols, c);
     }
 #else
     (void)isa, (void)w, (void)rows, (void)cols, (void)c;
+#endif
+}
+/* Takes away what rows' sums are too large by. */
+static void bsri_tile_less(int isa, uint32_t *c, int64_t ldc, int64_t rows, int64_t cols, const uint32_t *extra) {
+#ifdef BSRI_GROUPS
+    if (isa == BSR_ISA_AVX512) bsri_less_v6i(c, ldc, rows, cols, extra);
+    else bsri_less_v4i(c, ldc, rows, cols, extra);
+#else
+    (void)isa, (void)c, (void)ldc, (void)rows, (void)cols, (void)extra;
 #endif
 }
 static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
@@ -5082,46 +5175,6 @@ typedef struct bsri_few {
     const int64_t block = f->block, step = f->step;
 #define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
 #define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
-
-/* The sum of a vector's lanes, in a fixed order. */
-#define BSRI_DEFINE_SUM(S, ISA)                                           \
-    BSRI_A_##ISA static inline BSRI_T_##S bsri_sum_##S(BSRI_V_##S v) { \
-        BSRI_T_##S lane[BSRI_L_##S], sum;                                 \
-        int l;                                                            \
-        BSRI_STORE_##S(lane, v);                                          \
-        for (sum = lane[0], l = 1; l < BSRI_L_##S; l++) sum += lane[l];   \
-        return sum;                                                       \
-    }
-BSRI_DEFINE_SUM(v0f, v0)
-BSRI_DEFINE_SUM(v0d, v0)
-BSRI_DEFINE_SUM(v0i, v0)
-#if BSRI_X86
-BSRI_A_v2 static inline float bsri_sum_v2f(__m256 v) {
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
-}
-BSRI_A_v2 static inline double bsri_sum_v2d(__m256d v) {
-    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
-    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
-}
-BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
-    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
-}
-#define bsri_sum_v3f bsri_sum_v2f
-#define bsri_sum_v3d bsri_sum_v2d
-BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
-    return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
-}
-BSRI_A_v5 static inline double bsri_sum_v5d(__m512d v) {
-    return bsri_sum_v2d(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
-}
-BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
-    return bsri_sum_v2i(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
-}
-#endif
 
 /* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
 #define BSRI_E_f_v0f float
@@ -5703,6 +5756,7 @@ typedef struct bsri_work {
     int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
     bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
+    uint32_t extra[BSRI_TILE_ROWS];
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
@@ -5734,7 +5788,8 @@ static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t c
     w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * w->group;
     if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = w->more, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
-    w->walk.ldc = w->panel, w->walk.group = w->group > 1 ? w->group : 0;
+    w->walk.ldc = w->panel, w->walk.group = w->group > 1 ? w->group : 0, w->walk.extra = w->extra;
+    if (w->group == 4) memset(w->extra, 0, sizeof w->extra);
     w->walk.kc = bsri_ceil_div(bsri_min(inner, w->depth), w->group);
     w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->group / w->walk.kc));
     /* few rows: everything stays in registers, nothing is read twice */
@@ -5746,6 +5801,13 @@ static void bsri_work_flush(bsri_work *w) {
     if (k->count == 0) k->am = k->ak = k->ldb = k->a_at = k->b_at = 0; /* no product: zeros are stored, no a and b were named */
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, bsri_at(w->c_tile, w->compute, w->first * w->panel));
     k->count = 0, k->add = 1;
+}
+/* All that a tile of sums is made of has been added. */
+static void bsri_work_end(bsri_work *w) {
+    bsri_work_flush(w);
+    if (w->group == 4)
+        bsri_tile_less(w->isa, (uint32_t *)(void *)bsri_at(w->c_tile, BSR_I32, w->first * w->panel), w->panel, w->rows, w->cols,
+                       w->extra);
 }
 /* The same for groups: where whole ones stand along the products, they are read there. */
 static const void *bsri_work_a_groups(bsri_work *w, const char *a, int64_t kc) {
@@ -5821,6 +5883,7 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
         w->list[walk->count].ahead_a = k + kc < w->inner ? bsri_at(a, w->a.dtype, (k + kc) * w->a.cs) : next_a;
         w->list[walk->count].ahead_b = k + kc < w->inner ? bsri_at(b, w->b.dtype, (k + kc) * w->b.rs) : next_b;
         w->list[walk->count].b = bsri_work_b(w, bsri_at(b, w->b.dtype, k * w->b.rs), kc);
+        if (w->group > 1) w->list[walk->count].ahead_b = w->list[walk->count].b; /* its rows are not where b's are */
         if (++walk->count == w->limit || w->inner > w->depth) bsri_work_flush(w);
     }
 }
@@ -6104,7 +6167,7 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
         b = (const char *)s.b->data + b_at * w->b.size;
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
-    bsri_work_flush(w);
+    bsri_work_end(w);
 }
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
@@ -6274,7 +6337,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
             for (sub = 0; sub < e->br; sub += e->sub_rows) {
                 bsri_work_begin(w, 0, bsri_min(e->sub_rows, e->br - sub), cols, e->bc);
                 bsri_work_list(w, c->values + (list[i].a + sub * e->a_rs) * w->a.size, x, &none, 1);
-                bsri_work_flush(w);
+                bsri_work_end(w);
                 bsri_scan_add(w, bsri_at(sums, w->compute, list[i].b + sub * rs), rs, cs);
             }
     }
@@ -6483,6 +6546,12 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
+static int bsri_product_dtype(const bsri_product *job) { return job->a ? job->a->dtype : job->blocks->dtype; }
+/* Numbers multiplied side by side. */
+static int bsri_product_group(const bsri_engine *e) {
+    const int dtype = bsri_product_dtype(e->job);
+    return dtype == e->job->b->dtype ? bsri_isa_group(e->products_isa, e->job->compute, dtype) : 1;
+}
 /* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
 static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
     memset(e, 0, sizeof *e);
@@ -6502,6 +6571,7 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
     if (e->width <= BSRI_FEW_COLS) e->panel = BSRI_FEW_COLS;
     else if (e->br <= 3 && e->bc <= 16) e->panel *= 2;
+    else if (bsri_product_group(e) > 1 && e->br <= BSRI_TILE_ROWS / 2) e->panel *= 2; /* what is done once for a row is less then */
     e->panels = bsri_ceil_div(e->width, e->panel);
     return 1;
 }
@@ -7686,7 +7756,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
             bsri_work_flush(w);
         }
     }
-    bsri_work_flush(w);
+    bsri_work_end(w);
 }
 static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
     const bsri_sampled *job = s->job;

@@ -219,9 +219,9 @@ TEST(sizes) {
                     if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), trans);
                     output_for(&c, dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], (int)bt_below(LAYOUTS));
                     c.flags = !c.a.nnz ? REF_ALL_ZERO : c.a.nnz < 3 ? REF_MAY_BE_ZERO : 0; /* blocks of 1 x 1 in i8 */
-                    isa = t == 0 && n % 2; /* f32: all instruction sets */
+                    isa = (t == 0 || t == 3 || dtypes[t] == BSR_I8) && n % 2; /* all instruction sets */
                     run_addmm(&c);
-                    for (; isa && isa <= 3; isa++)
+                    for (; isa && isa <= T_ISAS; isa++)
                         if (t_context(isa)) c.ctx = t_context(isa), run_addmm(&c);
                 }
 }
@@ -332,7 +332,7 @@ static void run_few(addmm *c) {
     ref_result want;
     int isa;
     run_addmm(c);
-    for (isa = 1; isa <= 3; isa++)
+    for (isa = 1; isa <= T_ISAS; isa++)
         if (t_context(isa)) c->ctx = t_context(isa), run_addmm(c);
     if (!c->trans || c->a.transposed_index) return;
     e.query = &plan;
@@ -639,7 +639,7 @@ TEST(batches) {
 TEST(exact_integers) {
     int k, isa;
     for (k = 0; k < 200; k++)
-        for (isa = 1; isa <= 3; isa++) {
+        for (isa = 1; isa <= T_ISAS; isa++) {
             addmm c;
             bsr_dense input;
             int type, out, trans = k % 2;
@@ -706,7 +706,7 @@ TEST(rounding) {
     static uint16_t out[N], back[65536];
     static float wide[65536];
     int isa, t, i;
-    for (isa = 1; isa <= 3; isa++)
+    for (isa = 1; isa <= T_ISAS; isa++)
         for (t = 2; t < 4; t++) { /* f16, bf16 */
             int32_t crow[] = {0, 1}, col[] = {0};
             float one = 1;
@@ -748,7 +748,7 @@ TEST(rounding) {
 /* Sums in f64 are rounded to 16 bits once, not by way of f32: 1 + half an ulp + a little goes up. */
 TEST(one_rounding) {
     int isa, t, sign, up;
-    for (isa = 1; isa <= 3; isa++)
+    for (isa = 1; isa <= T_ISAS; isa++)
         for (t = 2; t < 4; t++)
             for (sign = -1; sign <= 1; sign += 2)
                 for (up = -1; up <= 1; up++) {
@@ -811,7 +811,7 @@ TEST(activation_edges) {
     static const double values[] = {0.0, -1e-30, 1e-30, 20, -20, 88, -88, 104, -104, 1e4, -1e4, 1e38, -1e38};
     int a, isa, v;
     for (a = 0; a < 4; a++)
-        for (isa = 1; isa <= 3; isa++) {
+        for (isa = 1; isa <= T_ISAS; isa++) {
             double alpha = 1, got;
             int32_t crow[2] = {0, 1}, col[1] = {0};
             float value = 1, b[16], out[16];
