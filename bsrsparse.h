@@ -4846,6 +4846,11 @@ BSRI_A_v2 static void bsri_fours_v2(uint32_t *d, int64_t ld, const int8_t *s, in
         }
 }
 #endif
+static void bsri_flip_row(uint32_t *d, int64_t n, uint32_t flip) {
+    int64_t j = 0;
+    for (; j + BSRI_L_v0i <= n; j += BSRI_L_v0i) BSRI_STORE_v0i(d + j, BSRI_LOAD_v0i(d + j) ^ flip);
+    for (; j < n; j++) d[j] ^= flip;
+}
 /* Any strides. flip: added to every element without a carry between its numbers. */
 static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const char *src, int64_t rs, int64_t cs, int64_t kc,
                             int64_t cols, uint32_t flip) {
@@ -4861,8 +4866,7 @@ static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const
 #endif
     if (rs == 1 && kc % group == 0 && cs % group == 0 && (uintptr_t)src % 4 == 0) { /* groups as they stand, turned */
         bsri_tile_load(isa, BSR_F32, dst, ld, src, BSR_F32, groups, cols, 1, cs / group);
-        for (k = 0; k < groups && flip; k++)
-            for (j = 0; j < cols; j++) dst[k * ld + j] ^= flip;
+        for (k = 0; k < groups && flip; k++) bsri_flip_row(dst + k * ld, cols, flip);
         return;
     }
     for (k = 0; k < groups; k++)
@@ -5736,6 +5740,17 @@ static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int6
     }
 }
 
+/* The same for a tile of the transposed product, cols x rows. */
+static void bsri_finish_turned(const bsri_finish *f, void *sums, int64_t ldc, int64_t cols, int64_t rows, void *spare) {
+    if (f->rs == 1) {
+        bsri_finish_lines(f, (char *)sums, ldc, cols, rows, 1);
+    } else {
+        const int64_t ld = (cols + 15) / 16 * 16;
+        bsri_tile_load(f->isa, f->compute, spare, ld, sums, f->compute, rows, cols, 1, ldc);
+        bsri_finish_lines(f, (char *)spare, ld, rows, cols, 0);
+    }
+}
+
 /* --- accumulating: pairs are gathered, packed where they must be, and walked --- */
 typedef struct bsri_side { /* one side of the products */
     int dtype, direct; /* direct: the kernel reads it where it is */
@@ -5756,7 +5771,7 @@ typedef struct bsri_work {
     int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
     bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
-    uint32_t extra[BSRI_TILE_ROWS];
+    uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
@@ -6014,6 +6029,7 @@ typedef struct bsri_engine {
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
     int few;                           /* BSRI_FEW_* */
+    int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows; their panel */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -6107,6 +6123,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
 }
 
 /* --- running --- */
+static int bsri_product_dtype(const bsri_product *job) { return job->a ? job->a->dtype : job->blocks->dtype; }
 static bsri_vector bsri_vector_of(const bsri_engine *e, const bsr_dense *d, int64_t item, int64_t row, int64_t col) {
     bsri_vector v;
     memset(&v, 0, sizeof v);
@@ -6143,18 +6160,20 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
     if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
+    else if (e->turned) bsri_finish_turned(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
     else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
 /* The sums of rows [row, row + rows) of a tile, in c_tile from row `first` on. */
 static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t row,
                               int64_t rows, int64_t first) {
     const bsri_product *job = e->job;
-    const int64_t col = panel * w->panel;
+    const int64_t col = panel * e->panel, cols = bsri_min(e->panel, e->width - col);
+    const int64_t size = (int64_t)bsr_dtype_size(bsri_product_dtype(job));
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
-    int n;
-    bsri_work_begin(w, first, rows, bsri_min(w->panel, e->width - col), e->bc);
+    int n, i;
+    bsri_work_begin(w, first, e->turned ? cols : rows, e->turned ? rows : cols, e->bc);
     for (r = 0; r < e->reduce; r++) {
         const bsri_sum_step s = bsri_step_of(e, item, r);
         int64_t b_at = col * s.b->col_stride;
@@ -6163,9 +6182,14 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
         else bsri_cursor_matrix(e, &c, &s, tile);
         if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
-        a = c.values + row * e->a_rs * w->a.size;
-        b = (const char *)s.b->data + b_at * w->b.size;
-        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
+        a = c.values + row * e->a_rs * size, b = (const char *)s.b->data + b_at * size;
+        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) {
+            for (i = 0; i < n && e->turned; i++) {
+                const int64_t at = list[i].a;
+                list[i].a = list[i].b, list[i].b = at;
+            }
+            bsri_work_list(w, e->turned ? b : a, e->turned ? a : b, list, n);
+        }
     }
     bsri_work_end(w);
 }
@@ -6213,12 +6237,12 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
-    const int dtype = job->a ? job->a->dtype : job->blocks->dtype;
-    w->panel = e->panel, w->few = e->few, w->more = 0;
+    const int dtype = bsri_product_dtype(job);
+    const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
+    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0;
     bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
-    bsri_side_set(&w->a, w->compute, dtype, e->a_rs, e->a_cs);
-    bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
-    if (job->b->cols == 1) w->b.cs = 1;
+    bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
+    bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
     else if (!w->few) w->b.direct = w->b.direct && w->b.cs == 1;
 }
@@ -6546,7 +6570,6 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
-static int bsri_product_dtype(const bsri_product *job) { return job->a ? job->a->dtype : job->blocks->dtype; }
 /* Numbers multiplied side by side. */
 static int bsri_product_group(const bsri_engine *e) {
     const int dtype = bsri_product_dtype(e->job);
@@ -6575,6 +6598,20 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
     e->panels = bsri_ceil_div(e->width, e->panel);
     return 1;
 }
+/* Where b's columns are contiguous, its rows would be gathered for every block: blocks, which are less, are turned instead, each
+   for as many columns as tiles have room for (a_pack and lines of an output that is turned back: for some). */
+static void bsri_product_turn(bsri_engine *e) {
+    const bsr_dense *b = e->job->b;
+    const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
+    const int direct = b->dtype == e->job->compute || bsri_product_group(e) > 1;
+    if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
+        2 * e->br < lanes)
+        return;
+    e->subs = bsri_ceil_div(e->br, most), e->sub_rows = bsri_ceil_div(e->br, e->subs);
+    e->turned = bsri_min(most, (e->sub_rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX);
+    e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
+    e->panels = bsri_ceil_div(e->width, e->panel);
+}
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
     int64_t work, listed;
@@ -6584,6 +6621,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.few = bsri_few_mode(&e);
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
+    bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
