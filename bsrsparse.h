@@ -5836,7 +5836,7 @@ static const void *bsri_work_a_groups(bsri_work *w, const char *a, int64_t kc) {
         return slot;
     }
     k->ak = 1, k->am = w->a.rs / w->group;
-    if (w->a.rs % w->group == 0 && w->inner % w->group == 0) return a;
+    if (w->a.rs % w->group == 0 && kc % w->group == 0) return a; /* walks have pairs of one kc */
     slot += k->count * w->rows * groups, k->am = groups;
     for (r = 0; r < w->rows; r++) {
         slot[r * groups + groups - 1] = 0;
