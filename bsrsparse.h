@@ -6603,7 +6603,8 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
 static void bsri_product_turn(bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
-    const int direct = b->dtype == e->job->compute || bsri_product_group(e) > 1;
+    const int group = bsri_product_group(e);
+    const int direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
     if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
         2 * e->br < lanes)
         return;
