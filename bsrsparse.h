@@ -254,12 +254,14 @@
    BACKENDS AND WHAT THEY WERE RUN ON
      cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
+     cpu, VNNI, BF16     run: x86-64 (Zen 4), chosen at run time; AVX-VNNI by a stand-in only. Builds by gcc 11, clang 13 and up
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
 
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
-     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
+     instruction sets VNNI and BF16 on the CPU, taken by default where they are: products of bf16 then flush what is subnormal.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -4020,7 +4022,8 @@ extern "C" {
 #define BSRI_X86 0
 #endif
 
-/* Vector sets. A set v<isa><type> (isa 0 portable, 2 AVX2, 5 AVX-512; type f f32, d f64, i i32 modulo 2^32) is these macros;
+/* Vector sets. A set v<isa><type> (isa 0 portable, 2 AVX2, 5 AVX-512; type f f32, d f64, i i32 modulo 2^32; for groups 4 AVX2 and
+   6 AVX-512, f of two bf16, i of four i8) is these macros;
    the templates below are written once and made for every set:
    A_ function attribute, T_ element, V_ vector, W_ broadcast value, M_ mask, L_ lanes, NV_ widest kernel in vectors,
    LOAD, STORE, LOADM (the lanes of a mask, zeros elsewhere), MASK(first lanes), SET1, FMA (a may be a broadcast), MUL. */
@@ -4795,9 +4798,9 @@ BSRI_A_v5 static void bsri_pairs_v5(uint32_t *d, int64_t ld, const uint16_t *s, 
             else if (n > 16) _mm512_mask_storeu_epi32(d + j + 16, BSRI_MASK_v5f(n - 16), _mm512_permutex2var_epi16(x, second, y));
         }
 }
-#define BSRI_FOUR_ROW(i)                                                                                              \
-    _mm512_permutexvar_epi32(order, _mm512_xor_si512(flips, whole ? _mm512_loadu_si512(s + (i) * stride + j)          \
-                                                                  : _mm512_maskz_loadu_epi8((i) < kc ? mask : 0, s + (i) * stride + j)))
+#define BSRI_FOUR_LOAD(i, p) (whole ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8((i) < kc ? mask : 0, p))
+#define BSRI_FOUR_ROW(i) \
+    _mm512_permutexvar_epi32(order, _mm512_xor_si512(flips, BSRI_FOUR_LOAD(i, s + (i) * stride + j)))
 #define BSRI_FOUR_PUT(i, x)                                                                         \
     if (n >= (i) + 16) _mm512_storeu_si512(d + j + (i), x);                                         \
     else if (n > (i)) _mm512_mask_storeu_epi32(d + j + (i), BSRI_MASK_v5f(n - (i)), x);
@@ -5117,8 +5120,10 @@ BSRI_DEFINE_EXTRA(v4i, v4i)
 #endif
 static void bsri_tile_walk_groups(int isa, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
 #ifdef BSRI_GROUPS
-    if (w->group == 2) {
+    if (BSRI_HAS_BF16 && w->group == 2) {
         bsri_tile_v6f(w, rows, cols, c);
+    } else if (!BSRI_HAS_I8) {
+        return;
     } else if (isa == BSR_ISA_AVX512) {
         if (w->count) bsri_extra_v6i(w, rows);
         bsri_tile_v6i(w, rows, cols, c);
@@ -5153,7 +5158,8 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
     bsri_walk w;
     bsri_pair pair;
     pair.a = a, pair.b = b, pair.ahead_a = a, pair.ahead_b = b;
-    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add, w.group = 0;
+    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
+    w.group = 0;
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
 
@@ -6029,7 +6035,7 @@ typedef struct bsri_engine {
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
     int few;                           /* BSRI_FEW_* */
-    int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows; their panel */
+    int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -6594,7 +6600,7 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
     if (e->width <= BSRI_FEW_COLS) e->panel = BSRI_FEW_COLS;
     else if (e->br <= 3 && e->bc <= 16) e->panel *= 2;
-    else if (bsri_product_group(e) > 1 && e->br <= BSRI_TILE_ROWS / 2) e->panel *= 2; /* what is done once for a row is less then */
+    else if (bsri_product_group(e) > 1 && e->br <= BSRI_TILE_ROWS / 2) e->panel *= 2; /* rows cost as much as products do */
     e->panels = bsri_ceil_div(e->width, e->panel);
     return 1;
 }
@@ -9561,7 +9567,8 @@ static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area), j->chunks = bsri_ceil_div(j->x->nnz, j->each);
+    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+    j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
 }

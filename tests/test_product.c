@@ -676,8 +676,8 @@ static unsigned *stand_ins(void) { return &t_stand_ins; }
 static unsigned *stand_ins(void) { return NULL; }
 #endif
 /* A whole matrix of blocks of raw numbers, bf16 with exponents from the smallest on or i8 from -128 on, times b with rows or
-   columns contiguous: BF16 within the bound that bsr_isa states, integers exactly; the same bits by instructions and by the C that
-   stands in for them. */
+   columns contiguous: BF16 within the bound that bsr_isa states, integers exactly; the same bits by instructions and by the C
+   that stands in for them. */
 TEST(side_by_side) {
     enum { MOST = 48 * 300 * 4, OUT = 96 * 140 };
     static union { uint16_t h[MOST]; int8_t c[MOST]; } a, b;
@@ -696,11 +696,12 @@ TEST(side_by_side) {
             n = bt_below(3) ? bt_range(17, 140) : bt_range(1, 16), all = bc * cols;
             for (i = 0; i < MOST; i++) {
                 const uint64_t bits = bt_random();
-                const int small = (bits >> 20 & 3) == 0, exponent = small ? (int)(bits >> 32 & 3) : 60 + (int)(bits >> 32 & 0xffff) % 68;
+                const int small = (bits >> 20 & 3) == 0;
+                const int exponent = small ? (int)(bits >> 32 & 3) : 60 + (int)(bits >> 32 & 0xffff) % 68;
                 if (ints) a.c[i] = (int8_t)(bits >> 8 & 15 ? (int)(bits & 255) - 128 : -128);
                 else a.h[i] = (uint16_t)((bits & 0x807fu) | (unsigned)exponent << 7);
                 if (ints) b.c[i] = (int8_t)(bits >> 40 & 15 ? (int)(bits >> 48 & 255) - 128 : -128);
-                else b.h[i] = (uint16_t)((bits >> 40 & 0x807fu) | (unsigned)(k % 4 ? 60 + (int)(bits >> 56 & 255) % 68 : 127) << 7);
+                else b.h[i] = (uint16_t)((bits >> 40 & 0x807fu) | (k % 4 ? 60 + (unsigned)(bits >> 56) % 68 : 127u) << 7);
             }
             if (!t_context(isa)) {
                 bt_skip("this instruction set is not in this build or machine");
