@@ -6025,6 +6025,7 @@ enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, 
 typedef struct bsri_engine {
     const bsri_product *job;
     int isa, products_isa, kind, type; /* what all else runs on; a plan's */
+    int few;                           /* BSRI_FEW_* */
     int64_t br, bc;                    /* rows and products of an op(A) block */
     int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
@@ -6034,7 +6035,6 @@ typedef struct bsri_engine {
     int64_t places;                    /* tiles in the order of the schedule, which may pad */
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
-    int few;                           /* BSRI_FEW_* */
     int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
@@ -19058,8 +19058,8 @@ static void bsri_put_json(bsri_text *t, const char *s) {
     char one[8];
     for (; *s; s++) {
         const unsigned char ch = (unsigned char)*s;
-        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
-        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        if (ch < 0x20) (void)snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else (void)snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
         bsri_put(t, one);
     }
 }

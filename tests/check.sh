@@ -80,5 +80,7 @@ case_ "nothing left to do" "! grep -nwE 'TO''DO|FIX''ME|XX''X|HA''CK' $sources R
 case_ "no machine paths" "! grep -nE '/(home|root|work|Users)/' $sources README.md Makefile tests/*.sh"
 case_ "every edit of tests/mutants.txt finds its text" "command -v python3 > /dev/null || { echo 'python3 is absent'; exit 77; }
 python3 tests/mutants.py --check"
-case_ "examples stay under 120 lines" "for f in examples/*.* examples/cmake/*.* examples/cmake/package/*; do [ \$f = examples/spmm.c ] || [ \$f = examples/tune.c ] || [ \$(wc -l < \$f) -lt 120 ] || { echo \$f; exit 1; }; done"
+case_ "examples stay under 120 lines" "for f in examples/*.* examples/cmake/*.* examples/cmake/package/*; do
+case \$f in */spmm.c | */tune.c | */multi_gpu.cu) continue ;; esac # programs of several parts
+[ \$(wc -l < \$f) -lt 120 ] || { echo \$f; exit 1; }; done"
 cases_end

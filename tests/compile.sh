@@ -87,6 +87,8 @@ with nvcc "nvcc, kernels that switches leave out" "nvcc -ptx -arch=sm_90a -x cu 
 grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
 ! grep -E 'product|sampled|attention|map_stored|reduce_|softmax_(simtI.*tileIf|fast)' \$out/names"
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
+with nvcc "nvcc, multi_gpu.cu" "echo '#include <nccl.h>' | nvcc -x c++ -E - > /dev/null 2>&1 || { echo 'NCCL is absent'; exit 77; }
+nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED $STRICT_nvcc -c examples/multi_gpu.cu -o \$out/a.o"
 with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
     -DBSRSPARSE_ONLY_F32 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a; \$out/a | tail -n 1 | grep -qx ok"
 with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm

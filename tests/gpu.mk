@@ -16,10 +16,13 @@ gpu_target = -gencode=arch=compute_$(1),code=sm_$(1)
 # Kernels side by side on all cores, where this nvcc knows how (12.1); asked once, when first needed. Not where registers or times
 # are measured: the code is a little different then (a few bytes of spilled registers).
 SPLIT = $(eval SPLIT := $(shell $(NVCC) --help 2>/dev/null | grep -q -- --split-compile && echo --split-compile=0))$(SPLIT)
+# -lnccl where its header is there.
+NCCL = $(eval NCCL := $(shell echo '$(hash)include <nccl.h>' | $(NVCC) -x c++ -E - > /dev/null 2>&1 && echo -lnccl))$(NCCL)
 ARCHS := 75 80 86 89 90a 100 120
 
 .PHONY: gpu-build gpu-test gpu-sanitize archs build-times
-gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune pool,$(EXAMPLES)))
+gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune pool,$(EXAMPLES))) \
+    $(if $(NCCL),build/gpu/examples/multi_gpu)
 
 # One object holds the library; the tests are plain C++ and make one program with it.
 $(GPU_B)/library.o: tests/gpu/library.cu tests/test_functions.h $(HEADERS)
@@ -57,6 +60,10 @@ build/gpu/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
 	@$(NVCC) -x cu -O2 -std=c++17 -I. $(ONLY_$*) $(call gpu_target,$(GPU_ARCH)) $(SPLIT) -Xcompiler -Wall,-Wextra \
 	    $< -o $@
+
+build/gpu/examples/multi_gpu: examples/multi_gpu.cu $(wildcard examples/*.h) $(HEADERS)
+	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
+	@$(NVCC) -O2 -std=c++17 -I. $(call gpu_target,$(GPU_ARCH)) $(SPLIT) -Xcompiler -Wall,-Wextra $< -lnccl -o $@
 
 archs:
 	@JOBS="$(JOBS)" sh tests/archs.sh $(ARCHS)

@@ -98,7 +98,7 @@ for name in $methods; do
     read -r share runner < "$w/$name/run"
     case_ "$name: builds without a warning" "grep -E 'warning|error' $w/$name/build.log | head -n 5; ! [ -s $w/$name/build.log ]"
     for t in $TESTS; do
-        if [ "$t" = test_threads ]; then # few cases, and what threads do is not what an emulator is for
+        if [ "$t" = test_threads ] || [ "$t" = test_pool ]; then # few cases, and what threads do is not what an emulator is for
             [ -z "$runner" ] || continue
             share=1
         fi

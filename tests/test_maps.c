@@ -211,9 +211,9 @@ TEST(map_positions) {
                 for (way = 0; way < 3; way++) {
                     bsr_map_options o = options_of(0, bt_below(2) ? (int)BSR_COMBINE_MUL : 0, bt_below(2) ? BSR_MAP_AFTER : 0);
                     bsr_matrix x, y, out;
-                    float *step = (float *)bt_alloc(4, 4);
-                    *step = 0.5f;
+                    float *step;
                     bt_case("block %d, form %d, %s, way %d", b, form, bsr_dtype_name(floats[t]), way);
+                    step = (float *)bt_alloc(4, 4), *step = 0.5f;
                     if (way != 1) o.dropout_p = chances[bt_below(5)], o.dropout_seed = bt_random();
                     if (way != 0 && floats[t] != BSR_F64)
                         o.function = bt_below(4) ? BSR_EPILOGUE_tf_shift : BSR_EPILOGUE_tf_square;

@@ -51,8 +51,10 @@ static bsr_dense rows_of(const split *x, const bsr_dense *d, int i) {
 }
 BT_MAY_READ_POISON static void same_bytes(const char *what, const void *a, const void *b) {
     const bt_block *x = bt_find(a), *y = bt_find(b);
+    size_t i, same = x && y && x->bytes == y->bytes; /* no memcmp(): sanitizers watch what it reads */
     bt.checks++;
-    if (x && y && x->bytes == y->bytes && !memcmp(x->data, y->data, x->bytes)) return;
+    for (i = 0; same && i < x->bytes; i++) same = ((const char *)x->data)[i] == ((const char *)y->data)[i];
+    if (same) return;
     bt_fail(__FILE__, __LINE__, "%s: other bits", what);
 }
 /* The same poison on both sides: a copy of an output that nothing has been written to yet. */

@@ -37,6 +37,12 @@ if [ "$mode" = test ]; then
         [ "$e" = spmm ] && check="grep -c ': right' | grep -qx 2"
         part "example $e" 100 "sh -c \"build/gpu/examples/$e --backend cuda | $check && echo 1 passed, 0 failed, 0 skipped\""
     done
+    if [ -x build/gpu/examples/multi_gpu ]; then # on all GPUs that are there, and alone
+        for n in 16 1; do
+            check="tail -n 1 | grep -qx ok && echo 1 passed, 0 failed, 0 skipped"
+            part "example multi_gpu, up to $n" 100 "sh -c \"build/gpu/examples/multi_gpu $n | $check\""
+        done
+    else part "example multi_gpu" 9 "echo 0 passed, 0 failed, 1 skipped: NCCL is absent '(Debian: apt install libnccl-dev)'"; fi
 else
     jobs=${JOBS:-16} calls=${CALLS:-3} tools=${TOOLS:-racecheck initcheck memcheck synccheck}
     for tool in $tools; do # the longest first; one case in so many has references, and of those come the calls
