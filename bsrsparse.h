@@ -1898,6 +1898,16 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_SUMS_F32 0
 #endif
 
+/* What runs once a call, or once a program: checks, plans, texts, tuning. gcc compiles it at -O1, in half the time; a build
+   without optimization, or for size, stays as it is. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#define BSRI_SELDOM_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1\")")
+#define BSRI_SELDOM_END _Pragma("GCC pop_options")
+#else
+#define BSRI_SELDOM_BEGIN
+#define BSRI_SELDOM_END
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -3050,6 +3060,8 @@ static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
 /* >>spans: bytes that operands cover, and whether they meet                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2 };
 #define BSRI_MAX_DIMS (BSR_MAX_BATCH_DIMS + 3)
 
@@ -3291,9 +3303,13 @@ static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span
 /* >>checks: what every operand must fulfil                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* dtype: of the operands, 0 where unknown. */
-static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
-    if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+/* dtype: of the operands, 0 where unknown. A macro, as compilers drop what stands behind a return before they optimize it. */
+#define BSRI_WANT_COMPILED(c, has_operation, dtype)                                                         \
+    do {                                                                                                    \
+        if (!(has_operation)) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, (c)->op);        \
+        BSRI_TRY(bsri_check_compiled(c, dtype));                                                            \
+    } while (0)
+static bsr_status bsri_check_compiled(const bsri_call *c, int dtype) {
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
     if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
@@ -3527,6 +3543,7 @@ BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans
     if (d->cols != cols && d->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
     return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>structure: what index arrays and attached views must hold                                    */
@@ -3806,6 +3823,8 @@ static int bsri_isa_group(int isa, int compute, int dtype) {
     return compute == BSR_F32 && dtype == BSR_BF16 && isa == BSR_ISA_AVX512_BF16 ? 2 : 1;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
     if (c->exec->query && c->exec->key) memset(c->exec->key, 0, sizeof *c->exec->key); /* it has none until one is found */
@@ -3992,6 +4011,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
     return (int)t.length;
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>vectors: instruction sets, and what vectors of each can do                                   */
@@ -6714,6 +6734,7 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
         s.scaled |= s.count > 0 && terms[t].alpha != term[0].job->alpha;
         s.count++;
     }
+    if (!s.count) return; /* compilers can't see that there is a term */
     shared.alpha = s.scaled ? 1.0 : term[0].job->alpha;
     if (s.scaled) shared.compute = term[0].type;
     for (t = 0; t < s.count; t++) {
@@ -6732,6 +6753,8 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
     s.chunk = work < (1 << 19) ? (int64_t)((1 << 19) / work) : 1, s.chunks = bsri_ceil_div(s.tiles, s.chunk);
     bsri_parallel(c, whole.items * whole.panels * s.chunks, ns, bsri_sum_task, &s);
 }
+
+BSRI_SELDOM_BEGIN
 
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
    products plans them all first, settles one plan for all, then runs them. */
@@ -6962,7 +6985,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
     p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
@@ -7267,7 +7290,7 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
         p->epilogue = epilogue, p->trans = terms[t].trans == BSR_TRANS_A, p->id_out = BSR_ARG_OUT;
         p->id_a = BSR_ARG_TERM_0_A + 2 * t, p->id_b = BSR_ARG_TERM_0_B + 2 * t;
     }
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, terms->a ? terms->a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, terms->a ? terms->a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_sum_operands(&c, &s, &set));
     else
         for (t = 0; t < s.count; t++) {
@@ -7278,6 +7301,7 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
     BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
     return bsri_sum_cpu(&c, &s);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>scatter-calls: products listed by the caller, and a builder of such lists                    */
@@ -7398,7 +7422,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     int stop = 0, count_only;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, 0);
     if (!x) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_scatter_check(&c, &set, a, n, x));
     memset(&b, 0, sizeof b);
@@ -7613,7 +7637,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     bsri_call c;
     bsr_plan plan;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
     return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
 }
@@ -7691,7 +7715,7 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     bsri_product_call zero;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
     BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
@@ -7862,6 +7886,8 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
 }
 
+BSRI_SELDOM_BEGIN
+
 typedef struct bsri_sampled_call {
     double alpha, beta;
     const bsr_matrix *input, *out;
@@ -7949,17 +7975,20 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
     p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
     p.id_1 = BSR_ARG_MAT1, p.id_2 = BSR_ARG_MAT2, p.id_out = BSR_ARG_OUT;
     set.count = 0;
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
     return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 #define BSRI_TRANS_ALL (BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)
 
@@ -8037,7 +8066,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
-    BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
+    BSRI_WANT_COMPILED(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
     return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
 }
@@ -8108,7 +8137,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
     check = bsri_checking(&c);
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc));
     BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
     BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
     BSRI_TRY(bsri_check_operand(&c, dc, BSR_ARG_DC));
@@ -8138,6 +8167,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
     return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>scores: what rows and attention share: biases and masks of one row                           */
@@ -8435,6 +8465,8 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 /* The output: type, x's pattern and batch; it may be an operand of `same` exactly. */
 static bsr_status bsri_softmax_check_out(const bsri_call *c, bsri_spans *set, const bsr_matrix *x, const bsr_matrix *out,
                                          int operand, uint64_t same) {
@@ -8491,7 +8523,7 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
     bsri_softmax j;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ROWS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = y, j.options = options, j.scale = scale;
@@ -8503,12 +8535,13 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
     bsri_softmax j;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX_BACKWARD, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, y ? y->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ROWS, y ? y->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
     memset(&j, 0, sizeof j);
     j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
     return bsri_softmax_run(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>attention-engine: one pass over the stored blocks of each query tile                         */
@@ -8929,6 +8962,8 @@ static void bsri_attention_task(void *arg, int64_t task) {
 /* >>attention-calls: checks, plan, public functions                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
 static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
@@ -9056,7 +9091,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
     memset(&j, 0, sizeof j);
     j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &none;
     if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check(&c, scale, &j));
@@ -9091,9 +9126,10 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
     (void)d_out, (void)dq, (void)dk, (void)dv;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0);
     return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>maps-engine: functions and combinations of stored elements                                   */
@@ -9329,7 +9365,7 @@ typedef struct bsri_map {
 } bsri_map;
 
 /* x = x joined with y; x = f(x) of what needs no function of the machine's library, 0: it does. */
-#define BSRI_DEFINE_MAPS(S, ISA, NV)                                                                                        \
+#define BSRI_DEFINE_MAPS(S, ISA)                                                                                            \
     BSRI_A_##ISA static void bsri_combine_##S(int combine, void *px, const void *py, int64_t n) {                          \
         BSRI_T_##S *BSRI_APART x = (BSRI_T_##S *)px;                                                                        \
         const BSRI_T_##S *BSRI_APART y = (const BSRI_T_##S *)py;                                                            \
@@ -9357,22 +9393,31 @@ typedef struct bsri_map {
         }                                                                                                                   \
         *done = 1;                                                                                                          \
     }
+/* These wait for memory, not for arithmetic: where there is AVX-512 AVX2 does. */
 #if BSRI_X86
-#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v5f, v5, 8) X(v5d, v5, 8)
+#define BSRI_MAP_SETS(X) X(v0f, v0) X(v0d, v0) X(v2f, v2) X(v2d, v2)
+#define BSRI_MAP_PICK(isa, type, NAME, args)                \
+    do {                                                    \
+        if ((isa) == BSR_ISA_PORTABLE) NAME##0##type args;  \
+        else NAME##2##type args;                            \
+    } while (0)
 #else
-#define BSRI_MAP_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2)
+#define BSRI_MAP_SETS(X) X(v0f, v0) X(v0d, v0)
+#define BSRI_MAP_PICK BSRI_PICK
 #endif
 BSRI_MAP_SETS(BSRI_DEFINE_MAPS)
 static void bsri_combine(int isa, int compute, int combine, void *x, const void *y, int64_t n) {
-    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_combine_v, (combine, x, y, n));
-    else BSRI_PICK(isa, d, bsri_combine_v, (combine, x, y, n));
+    if (compute == BSR_F32) BSRI_MAP_PICK(isa, f, bsri_combine_v, (combine, x, y, n));
+    else BSRI_MAP_PICK(isa, d, bsri_combine_v, (combine, x, y, n));
 }
 static int bsri_function_simple(int isa, int compute, const bsr_map_options *o, void *x, int64_t n) {
     int done;
-    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_simple_v, (o, x, n, &done));
-    else BSRI_PICK(isa, d, bsri_simple_v, (o, x, n, &done));
+    if (compute == BSR_F32) BSRI_MAP_PICK(isa, f, bsri_simple_v, (o, x, n, &done));
+    else BSRI_MAP_PICK(isa, d, bsri_simple_v, (o, x, n, &done));
     return done;
 }
+
+BSRI_SELDOM_BEGIN
 
 /* v = f(v), or f'(v). */
 #define BSRI_MAP_CASE(name, value, slope)            \
@@ -9408,6 +9453,8 @@ static void bsri_function_f64(const bsr_map_options *o, int gradient, double *v,
     }
     (void)e;
 }
+BSRI_SELDOM_END
+
 /* Those with an exponential, by vectors; 0: not one of them. NaN passes. */
 static int bsri_function_exp(int isa, int function, float *v, int64_t n) {
     float e[BSRI_MAP_CHUNK];
@@ -9573,6 +9620,8 @@ static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_map_check_options(const bsri_call *c, const bsr_map_options *o, int compute) {
     const int f = o->function;
     if (o->flags & ~BSR_MAP_AFTER) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
@@ -9630,13 +9679,14 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     bsri_call c;
     bsri_map j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_map_check(&c, options ? options : &none, alpha, x, beta, y, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
     return bsri_map_start(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>reduce-engine: sums and maxima of stored elements                                            */
@@ -9739,7 +9789,7 @@ static void bsri_reduce_store(const bsr_dense *d, int64_t at, double v) {
         else                                                                                                             \
             BSRI_EACH(i, n, sum[i] += (double)x[i]);                                                                     \
     }
-#define BSRI_FOLD_OF(S, ISA, NV) \
+#define BSRI_FOLD_OF(S, ISA) \
     BSRI_DEFINE_FOLD(bsri_fold_##S, bsri_column_##S, BSRI_T_##S, BSRI_A_##ISA, BSRI_IS_NAN)
 BSRI_MAP_SETS(BSRI_FOLD_OF)
 BSRI_DEFINE_FOLD(bsri_fold_i32, bsri_column_i32, int32_t, , BSRI_IS_WHOLE)
@@ -9750,8 +9800,8 @@ static double bsri_fold(const bsri_reduce *j, const bsri_map_buffer *x, int64_t 
     const int held = bsri_reduce_held(j);
     double v;
     if (held == BSR_I32) bsri_fold_i32(j->kind, x, n, &v);
-    else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_fold_v, (j->kind, x, n, &v));
-    else BSRI_PICK(j->isa, d, bsri_fold_v, (j->kind, x, n, &v));
+    else if (held == BSR_F32) BSRI_MAP_PICK(j->isa, f, bsri_fold_v, (j->kind, x, n, &v));
+    else BSRI_MAP_PICK(j->isa, d, bsri_fold_v, (j->kind, x, n, &v));
     return v;
 }
 /* Whole blocks p to end-1 of an item. */
@@ -9865,8 +9915,8 @@ static void bsri_reduce_column_block(bsri_reduce_columns *t, int64_t block_col, 
         for (i = 0; i < n; i++) {
             const void *row = bsri_row_at(held, &x, i * w);
             if (held == BSR_I32) bsri_column_i32(j->kind, sum, row, w);
-            else if (held == BSR_F32) BSRI_PICK(j->isa, f, bsri_column_v, (j->kind, sum, row, w));
-            else BSRI_PICK(j->isa, d, bsri_column_v, (j->kind, sum, row, w));
+            else if (held == BSR_F32) BSRI_MAP_PICK(j->isa, f, bsri_column_v, (j->kind, sum, row, w));
+            else BSRI_MAP_PICK(j->isa, d, bsri_column_v, (j->kind, sum, row, w));
         }
     }
 }
@@ -9950,6 +10000,8 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
     return BSR_OK;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_reduce_check(const bsri_call *c, int kind, int over, const bsr_matrix *x, const bsr_dense *out) {
     bsri_spans set;
     bsri_stored_blocks s;
@@ -9976,12 +10028,13 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     bsri_call c;
     bsri_reduce j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_REDUCE, exec));
-    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_MAPS, x ? x->dtype : 0));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
     return bsri_reduce_start(&c, &j);
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>builder: one way to build a matrix from any source                                           */
@@ -10548,6 +10601,8 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
 /* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                            */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 /* A dense source of b: fits the target's batch, type goes. */
 static bsr_status bsri_build_dense_check(const bsri_call *c, bsri_build *b, const bsr_dense *source, uint32_t accepted) {
     bsri_spans set;
@@ -10791,6 +10846,8 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
 }
 
+BSRI_SELDOM_END
+
 typedef struct bsri_expand {
     const bsr_matrix *m;
     const bsr_dense *out;
@@ -10892,6 +10949,9 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     }
     if (repeats) bsri_expand_repeats(&l, d, bsri_at(d->data, d->dtype, offset + top * d->row_stride), rows);
 }
+
+BSRI_SELDOM_BEGIN
+
 BSRI_CUDA_PART(bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out))
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
@@ -10927,6 +10987,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* Blocks of another size. The first place in [low, high) of a list of ascending columns whose column is `at` or more. */
 static int64_t bsri_column_from(const void *col, int index_dtype, int64_t low, int64_t high, int64_t at) {
@@ -11023,6 +11085,9 @@ static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r
     }
     return n;
 }
+
+BSRI_SELDOM_BEGIN
+
 /* The checks of a source of whole blocks: fits, ascending columns (they are the result's). */
 static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
     BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, b->with_values ? BSRI_READ : BSRI_PATTERN));
@@ -11057,6 +11122,8 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
     return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
 }
 
+BSRI_SELDOM_END
+
 typedef struct bsri_numbered { /* rows of entries */
     const bsr_matrix *m;
     void *row;
@@ -11067,6 +11134,9 @@ static void bsri_number_row(void *arg, int64_t r) {
     int64_t p = bsri_index(job->m->crow_indices, dt, r), end = bsri_index(job->m->crow_indices, dt, r + 1);
     for (; p < end; p++) bsri_set_index(job->row, dt, p, r);
 }
+
+BSRI_SELDOM_BEGIN
+
 /* CSR and COO: matrices of 1 x 1 blocks, with or without an array of rows. */
 static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matrix *source, int64_t rows, int64_t cols,
                                   int64_t *nnz, bsr_matrix *m, void *row, const bsr_exec *exec) {
@@ -11113,6 +11183,8 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
     bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
     return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
 }
+
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>views: transposed index, schedule, validate                                                  */
@@ -11166,6 +11238,8 @@ static void bsri_transposed_one(void *arg, int64_t i) {
     bsri_transposed_arrays(&job->one, job->buffer, &job->view, i, array);
     bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
 }
+
+BSRI_SELDOM_BEGIN
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
 static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
@@ -11222,6 +11296,8 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* The lines that a schedule orders, and what stands in each: rows with their columns, or columns with their rows. */
 typedef struct bsri_lines {
@@ -11338,6 +11414,8 @@ static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
     return count;
 }
 
+BSRI_SELDOM_BEGIN
+
 static bsr_status bsri_schedule_place(const bsri_call *c, const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t most = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
     if (group != 1 && group != 2 && group != 4 && group != 8)
@@ -11394,6 +11472,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
+
+BSRI_SELDOM_END
 
 /* One pattern's transposed index against the (already validated) pattern. Entries are numbered through each array. */
 static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_job *job, int64_t i) {
@@ -11501,6 +11581,8 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layout-masks: blocks that attention layouts keep                                             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks) {
     bsr_layout l;
@@ -11709,6 +11791,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
     }
 #endif
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>readers: numbers, Matrix Market, DLMC                                                        */
@@ -12061,6 +12144,8 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tables: tuned rows: order, changes, text, lookup                                             */
 /* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
 
 /* A row is BSRI_ROW_FIELDS numbers, of which the first BSRI_ROW_KEY are its key and BSRI_ROW_EXACT those that a lookup never
    bends: rows are sorted by them, so that what may serve a call stands together. */
@@ -12521,6 +12606,7 @@ static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tu
 
 #ifdef BSRI_CHOOSERS /* BSRI_CUDA, or a C++ program that tests the choosers alone */
 } /* extern "C": tiles and kernels are templates */
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-types: what kernels of products, sampled products, softmax and attention are given      */
@@ -17912,6 +17998,8 @@ extern "C" {
 /* >>tuner: the climb, measuring, verifying                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_SELDOM_BEGIN
+
 static bsr_climb_point *bsri_climb_seen(const bsr_climb *c, const int32_t *v) {
     int32_t i;
     for (i = 0; i < c->memo_count; i++)
@@ -19358,6 +19446,7 @@ BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, 
     return bsri_write_file(&c, items, count, buffer, size, bytes);
 #endif
 }
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>create: contexts and what they can do                                                        */
