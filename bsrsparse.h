@@ -5862,7 +5862,7 @@ static const void *bsri_work_a_groups(bsri_work *w, const char *a, int64_t kc) {
         return slot;
     }
     k->ak = 1, k->am = w->a.rs / w->group;
-    if (w->a.rs % w->group == 0 && kc % w->group == 0) return a; /* walks have pairs of one kc */
+    if (w->a.rs % w->group == 0 && kc % w->group == 0) return a; /* all pairs of a walk are alike */
     slot += k->count * w->rows * groups, k->am = groups;
     for (r = 0; r < w->rows; r++) {
         slot[r * groups + groups - 1] = 0;
@@ -12203,7 +12203,7 @@ static int bsri_tuned_wrong(const int32_t *f) {
     if (f[11] < 0 || f[11] > 100) return 11;
     for (i = 12; i < 18; i++)
         if (f[i] < 0 || f[i] > 1 << 20) return i;
-    if (f[12] > 3) return 12;
+    if (f[12] > BSR_ISA_AVX512_BF16) return 12;
     if (f[18] < -1000 || f[18] > 1000) return 18;
     return set ? -1 : 12;
 }
@@ -18300,10 +18300,21 @@ static int32_t bsri_tune_double(int32_t v, int32_t d, int32_t low, int32_t high)
     for (; d < 0; d++) x = x % 2 ? low - 1 : x / 2;
     return v <= 0 || x < low || x > high ? v : (int32_t)x;
 }
+/* The d-th instruction set from v on of those that run here. */
+static int32_t bsri_tune_isa(const bsr_context *ctx, int32_t v, int32_t d) {
+    const int32_t step = d > 0 ? 1 : -1;
+    int32_t at = v;
+    while (d) {
+        at += step;
+        if (at <= 0 || at >= BSRI_ISAS) return v;
+        if (bsri_isa_runs(ctx, at)) d -= step;
+    }
+    return at;
+}
 static int32_t bsri_tuner_step(int32_t i, int32_t v, int32_t d, const int32_t *values, void *user) {
     bsri_tuner *t = (bsri_tuner *)user;
     bsr_plan asked = bsri_tune_plan_of(values), have;
-    if (!bsri_tuner_cuda(t)) return i == 0 && bsri_isa_runs(t->ctx, v + d) ? v + d : v;
+    if (!bsri_tuner_cuda(t)) return i == 0 ? bsri_tune_isa(t->ctx, v, d) : v;
     switch (i) {
         case 0: return v; /* tiers are tried as wholes before the climb */
         case 1: return v + d >= 0 && v + d <= 16 ? v + d : v;

@@ -1,5 +1,5 @@
-/* stand_ins.h: what the three instructions of >>vectors' groups do, in C: for tests on machines that lack them, and to compare with
-   where they are there. BSRI_STAND_INS of bsrsparse.h; the tests' library has it. */
+/* stand_ins.h: what the three instructions of >>vectors' groups do, in C: for tests on machines that lack them, and to compare
+   with where they are there. BSRI_STAND_INS of bsrsparse.h; the tests' library has it. */
 #include <math.h>
 unsigned t_stand_ins; /* a bit for each bsr_isa whose instruction C stands in for: where the machine lacks it; tests set more */
 #define T_STANDS_IN(isa) (t_stand_ins >> (isa) & 1u)

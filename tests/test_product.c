@@ -720,14 +720,16 @@ TEST(side_by_side) {
                     const int64_t at = i * o.row_stride + j * o.col_stride;
                     double want = 0, sum = 0, lost = 0;
                     for (q = 0; q < all; q++) {
-                        const int64_t x = ((i / br * cols + q / bc) * br + i % br) * bc + q % bc, y = q * d.row_stride + j * d.col_stride;
+                        const int64_t x = ((i / br * cols + q / bc) * br + i % br) * bc + q % bc;
+                        const int64_t y = q * d.row_stride + j * d.col_stride;
                         const double u = ints ? a.c[x] : t_decode16(a.h[x], type), v = ints ? b.c[y] : t_decode16(b.h[y], type);
                         want += u * v, sum += fabs(u * v);
                         if (!ints && (fabs(u) < 0x1p-126 || fabs(v) < 0x1p-126)) lost += fabs(u * v);
                     }
                     if (ints) CHECK_NEAR(out.i[at], want, 0);
-                    else if (isa < BSR_ISA_AVX512_BF16) CHECK_NEAR(out.f[at], want, (double)(all + 2) * (0x1p-24 * sum + 0x1p-149));
-                    else CHECK_NEAR(out.f[at], want, (double)(all + 2) * (0x1p-24 * sum + 0x1p-126) + lost);
+                    else if (isa == BSR_ISA_AVX512_BF16)
+                        CHECK_NEAR(out.f[at], want, (double)(all + 2) * (0x1p-24 * sum + 0x1p-126) + lost);
+                    else CHECK_NEAR(out.f[at], want, (double)(all + 2) * (0x1p-24 * sum + 0x1p-149));
                 }
             if (!stand_ins() || isa < BSR_ISA_AVX2_VNNI) continue;
             memcpy(&again, &out, sizeof out), were = *stand_ins(), *stand_ins() = ~0u;
