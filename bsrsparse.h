@@ -245,7 +245,7 @@
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS; BSRSPARSE_ONLY_(the same names)
-     BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
      BSRSPARSE_NO_TUNE_TABLE           does not look for tune_table.h
@@ -261,6 +261,7 @@
    CHANGES (while the major version is 0, a minor one may change calls and structs)
      0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
      its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package;
+     8-bit floats on the CPU;
      instruction sets VNNI and BF16 on the CPU, taken by default where they are: products of bf16 then flush what is subnormal.
 
    LICENCE: MIT-0, at the end of this file. */
@@ -345,7 +346,12 @@ typedef enum bsr_status {
     BSR_STATUS_FORCE_32 = 0x7fffffff
 } bsr_status;
 
-/* name, value, text, bytes per element. BSR_BOOL is one byte, zero or not. */
+/* name, value, text, bytes per element. BSR_BOOL is one byte, zero or not. BSR_E4M3 and BSR_E5M2 are the two formats of 8-bit
+   floats of the Open Compute Project ("OFP8"), as PyTorch's float8_e4m3fn and float8_e5m2: e4m3 has no infinities, 448 is the
+   largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
+   large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
+   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions,
+   on the CPU; CUDA has not got them yet (UNSUPPORTED). */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -354,7 +360,9 @@ typedef enum bsr_status {
     X(BSR_I8, 5, "i8", 1)    \
     X(BSR_I32, 6, "i32", 4)  \
     X(BSR_I64, 7, "i64", 8)  \
-    X(BSR_BOOL, 8, "bool", 1)
+    X(BSR_BOOL, 8, "bool", 1) \
+    X(BSR_E4M3, 9, "e4m3", 1) \
+    X(BSR_E5M2, 10, "e5m2", 1)
 
 typedef enum bsr_dtype {
     BSR_DTYPE_NONE = 0,
@@ -593,7 +601,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_BOUNDS, BSR_BAD_ARGUMENT, "low and high are no interval")                                          \
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
-    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")
+    X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
+    X(BSR_ITEM_DTYPE_ON_CUDA, BSR_UNSUPPORTED, "the CUDA backend has not got operands in <dtype> yet")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1850,7 +1859,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_CUDA_MAPS 0
 #endif
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
-    defined(BSRSPARSE_ONLY_I8)
+    defined(BSRSPARSE_ONLY_I8) || defined(BSRSPARSE_ONLY_F8)
 #ifndef BSRSPARSE_ONLY_F16
 #define BSRSPARSE_NO_F16
 #endif
@@ -1865,6 +1874,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_I8
 #define BSRSPARSE_NO_I8
+#endif
+#ifndef BSRSPARSE_ONLY_F8
+#define BSRSPARSE_NO_F8
 #endif
 #endif
 #ifdef BSRSPARSE_NO_F16
@@ -1892,7 +1904,14 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_I8 1
 #endif
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32
+#ifdef BSRSPARSE_NO_F8
+#define BSRI_HAS_F8 0
+#else
+#define BSRI_HAS_F8 1
+#endif
+#define BSRI_HAS_E4M3 BSRI_HAS_F8
+#define BSRI_HAS_E5M2 BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
@@ -2371,7 +2390,25 @@ static uint16_t bsri_f32_to_f16(float f) { /* to nearest, ties to even; overflow
     /* subnormal or zero: adding 0.5 leaves the rounded multiple of 2^-24 in the low mantissa bits */
     return (uint16_t)(sign | (bsri_f32_bits(bsri_bits_f32(a) + 0.5f) - 0x3f000000u));
 }
-/* f64 to a 16-bit type in one rounding: round to odd in f32 first, which has enough spare bits. */
+/* e4m3 is f16 with its bias 8 less and three bits of mantissa, e5m2 the upper half of f16. */
+static float bsri_e5m2_to_f32(uint8_t x) { return bsri_f16_to_f32((uint16_t)(x << 8)); }
+static float bsri_e4m3_to_f32(uint8_t x) {
+    const uint16_t h = (uint16_t)((x & 0x80) << 8 | (x & 0x7f) << 7);
+    return (x & 0x7f) == 0x7f ? bsri_bits_f32((uint32_t)h << 16 | 0x7fc00000u) : 256.0f * bsri_f16_to_f32(h);
+}
+/* To `bits` bits of mantissa and exponents with a bias; most: the largest number's code. Subnormals and zero: `small` has their
+   last place as its own, so adding it rounds. */
+static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
+    const uint32_t u = bsri_f32_bits(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, drop = 23u - (uint32_t)bits;
+    uint32_t code;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (a >> 23 <= 127 - bias) code = bsri_f32_bits(bsri_bits_f32(a) + small) - bsri_f32_bits(small);
+    else code = (a - ((127u - bias) << 23) + (1u << (drop - 1)) - 1 + (a >> drop & 1u)) >> drop;
+    return (uint8_t)(sign | (code < most ? code : most));
+}
+static uint8_t bsri_f32_to_e4m3(float f) { return bsri_f32_to_f8(f, 3, 7, 16384.0f, 0x7e); }
+static uint8_t bsri_f32_to_e5m2(float f) { return bsri_f32_to_f8(f, 2, 15, 128.0f, 0x7b); }
+/* f64 to a 16-bit or 8-bit type in one rounding: round to odd in f32 first, which has enough spare bits. */
 static float bsri_f64_to_f32_odd(double d) {
     float f = (float)d;
     uint32_t u = bsri_f32_bits(f);
@@ -2393,10 +2430,15 @@ static float bsri_f64_to_f32_odd(double d) {
     X(F16, uint16_t, 1, BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_F32), 4e-3, bsri_f16_to_f32(x), bsri_f32_to_f16(v))                     \
     X(BF16, uint16_t, 1, BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32), 3e-2, bsri_bf16_to_f32(x), bsri_f32_to_bf16(v))                 \
     X(F32, float, 1, BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 1e-4, x, v)
+#define BSRI_RESULTS_F8 \
+    (BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_E4M3) | BSRI_BIT(BSR_E5M2))
+#define BSRI_TYPES_F8(X)                                                                             \
+    X(E4M3, uint8_t, 0, BSRI_RESULTS_F8, 6e-2, bsri_e4m3_to_f32(x), bsri_f32_to_e4m3(v)) \
+    X(E5M2, uint8_t, 0, BSRI_RESULTS_F8, 1e-1, bsri_e5m2_to_f32(x), bsri_f32_to_e5m2(v))
 #define BSRI_TYPES_F64(X) X(F64, double, 1, BSRI_BIT(BSR_F64), 1e-9, x, v)
 #define BSRI_TYPES_I32(X) \
     X(I8, int8_t, 0, BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 0.0, x, 0)
-#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X)
+#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X) BSRI_TYPES_F8(X)
 
 /* Sets of dtypes for the checks. */
 #define BSRI_X_OPERAND(dtype, ...) | BSRI_BIT(BSR_##dtype)
@@ -2404,6 +2446,9 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_OPERANDS (0u BSRI_TYPES(BSRI_X_OPERAND))
 #define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_F8 (0u BSRI_TYPES_F8(BSRI_X_OPERAND))
+#define BSRI_REALS (BSRI_FLOATS | BSRI_F8)
+#define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
 #define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
@@ -2450,6 +2495,7 @@ BSRI_UNUSED static void bsri_store_f32(void *base, int dtype, int64_t i, float v
     case BSR_##dtype: ((type *)base)[i] = element; break;
         BSRI_TYPES_F32(BSRI_X)
         BSRI_TYPES_F64(BSRI_X)
+        BSRI_TYPES_F8(BSRI_X)
 #undef BSRI_X
         default: break;
     }
@@ -2512,6 +2558,9 @@ static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t 
     } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
         for (i = 0; i < n; i++)
             if (((const uint16_t *)p)[i * stride] & 0x7fffu) return 1;
+    } else if (BSRI_F8 & BSRI_BIT(dtype)) {
+        for (i = 0; i < n; i++)
+            if (((const uint8_t *)p)[i * stride] & 0x7fu) return 1;
     } else {
         for (i = 0; i < n; i++)
             if (bsri_load_f64(p, dtype, i * stride) != 0) return 1;
@@ -3338,6 +3387,7 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
+    if ((BSRI_F8 & BSRI_BIT(dtype)) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_DTYPE_ON_CUDA, operand, -1, dtype);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
@@ -4608,6 +4658,26 @@ BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(__m512 f) {
     const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmpunord_ps_mask(f, f), u, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(w, 16));
 }
+/* 8-bit floats by way of f16, as bsri_e4m3_to_f32 says. */
+#define BSRI_C2_E5M2(x) _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(x), 8))
+#define BSRI_C5_E5M2(x) _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(x), 8))
+BSRI_A_v2 static inline __m256 bsri_c2_e4m3(__m128i x) {
+    const __m128i w = _mm_cvtepu8_epi16(x), most = _mm_set1_epi16(0x7f), v = _mm_and_si128(w, most);
+    const __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(v, most), _mm_set1_epi16(0x7c00));
+    const __m128i sign = _mm_slli_epi16(_mm_xor_si128(w, v), 8);
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(_mm_or_si128(_mm_slli_epi16(v, 7), sign), nan)), _mm256_set1_ps(256.0f));
+}
+BSRI_A_v5 static inline __m512 bsri_c5_e4m3(__m128i x) {
+    const __m256i w = _mm256_cvtepu8_epi16(x), most = _mm256_set1_epi16(0x7f), v = _mm256_and_si256(w, most);
+    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(v, most), _mm256_set1_epi16(0x7c00));
+    const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(w, v), 8);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(v, 7), sign), nan)),
+                         _mm512_set1_ps(256.0f));
+}
+BSRI_DEFINE_CONVERT(bsri_e4m3_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, bsri_c2_e4m3, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_e5m2_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, BSRI_C2_E5M2, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_e4m3_in_v5f, v5, float, uint8_t, 16, BSRI_SF, bsri_c5_e4m3, BSRI_L8, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_e5m2_in_v5f, v5, float, uint8_t, 16, BSRI_SF, BSRI_C5_E5M2, BSRI_L8, BSRI_TAIL_MASK)
 BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, _mm256_cvtph_ps, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, _mm256_cvtepi8_epi32, BSRI_LOAD64, BSRI_TAIL_COPY)
@@ -4679,6 +4749,12 @@ static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const vo
     } else if (dtype == BSR_BF16) {
         if (wide) bsri_bf16_in_v5f(f, ld, h, stride, rows, cols);
         else bsri_bf16_in_v2f(f, ld, h, stride, rows, cols);
+    } else if (dtype == BSR_E4M3) {
+        if (wide) bsri_e4m3_in_v5f(f, ld, (const uint8_t *)src, stride, rows, cols);
+        else bsri_e4m3_in_v2f(f, ld, (const uint8_t *)src, stride, rows, cols);
+    } else if (dtype == BSR_E5M2) {
+        if (wide) bsri_e5m2_in_v5f(f, ld, (const uint8_t *)src, stride, rows, cols);
+        else bsri_e5m2_in_v2f(f, ld, (const uint8_t *)src, stride, rows, cols);
     } else {
         return 0;
     }
@@ -4690,6 +4766,7 @@ static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const vo
 }
 static int bsri_convert_out(int isa, uint16_t *dst, int dtype, const float *src, int64_t n) {
 #if BSRI_X86
+    if (dtype != BSR_F16 && dtype != BSR_BF16) return 0;
     if (isa == BSR_ISA_AVX512) {
         if (dtype == BSR_F16) bsri_f16_out_v5f(dst, 0, src, 0, 1, n);
         else bsri_bf16_out_v5f(dst, 0, src, 0, 1, n);
@@ -4712,6 +4789,10 @@ static void bsri_row_load_any(int compute, void *dst, const void *src, int dtype
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_f16_to_f32(((const uint16_t *)src)[i * stride]);
     else if (compute == BSR_F32 && dtype == BSR_BF16)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_bf16_to_f32(((const uint16_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_E4M3)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e4m3_to_f32(((const uint8_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_E5M2)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e5m2_to_f32(((const uint8_t *)src)[i * stride]);
     else if (compute == BSR_F32)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_load_f32(src, dtype, i * stride);
     else if (compute == BSR_F64)
@@ -4787,7 +4868,7 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
     if (stride == 1 && dtype == compute) {
         memcpy(dst, src, (size_t)n * bsr_dtype_size(dtype));
     } else if (compute == BSR_F32) {
-        if (stride == 1 && dtype != BSR_F64 && bsri_convert_out(isa, (uint16_t *)dst, dtype, (const float *)src, n)) return;
+        if (stride == 1 && bsri_convert_out(isa, (uint16_t *)dst, dtype, (const float *)src, n)) return;
         for (i = 0; i < n; i++) bsri_store_f32(dst, dtype, i * stride, ((const float *)src)[i]);
     } else if (compute == BSR_F64) {
         for (i = 0; i < n; i++) bsri_store_f64(dst, dtype, i * stride, ((const double *)src)[i]);
@@ -6194,7 +6275,7 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
                               int64_t rows, int64_t first) {
     const bsri_product *job = e->job;
     const int64_t col = panel * e->panel, cols = bsri_min(e->panel, e->width - col);
-    const int64_t size = (int64_t)bsr_dtype_size(bsri_product_dtype(job));
+    const int64_t a_size = (int64_t)bsr_dtype_size(bsri_product_dtype(job)), b_size = (int64_t)bsr_dtype_size(job->b->dtype);
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
@@ -6208,7 +6289,7 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
         else bsri_cursor_matrix(e, &c, &s, tile);
         if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
-        a = c.values + row * e->a_rs * size, b = (const char *)s.b->data + b_at * size;
+        a = c.values + row * e->a_rs * a_size, b = (const char *)s.b->data + b_at * b_size;
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) {
             for (i = 0; i < n && e->turned; i++) {
                 const int64_t at = list[i].a;
@@ -6795,7 +6876,8 @@ static uint32_t bsri_result_dtypes(int dtype) {
 static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
+    if (b != a && !(bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
     if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
 }
@@ -6857,11 +6939,11 @@ static bsr_status bsri_check_product_sizes(const bsri_call *c, const bsri_produc
 static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
                                             const bsri_batch *batch) {
     const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
-    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, p->out->rows, p->out->cols, batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
-    return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
+    return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
@@ -6882,7 +6964,7 @@ static bsr_status bsri_check_product_pair(const bsri_call *c, const bsri_product
 static bsr_status bsri_check_product_out(const bsri_call *c, const bsri_product_call *p) {
     const bsr_dense *o = p->out;
     if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
-    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
+    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_NUMBERS, p->id_out));
     return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
 }
 static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
@@ -7605,7 +7687,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_indices(c, x, others->cols));
-    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_NUMBERS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
     BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
     BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
@@ -7899,12 +7981,12 @@ static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sam
     BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
-    return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
+    return bsri_check_dtype(c, p->out->dtype, BSRI_NUMBERS, p->id_out);
 }
 
 /* input: null, or a matrix of out's pattern whose values are read only when beta is not zero. */
 static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (!p->input) return p->beta == 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
         return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
@@ -7929,7 +8011,7 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     BSRI_TRY(bsri_check_sampled_input(c, p, set));
-    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
+    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
     if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
     else BSRI_TRY(bsri_check_batch_sum(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
@@ -9316,7 +9398,7 @@ static int32_t bsri_low_byte(float v) {
 }
 static void bsri_map_keep(int isa, int compute, void *to, int dtype, int64_t stride, const void *from, int64_t n) {
     int64_t i;
-    if (bsri_is_one_of(BSRI_FLOATS, dtype)) {
+    if (bsri_is_one_of(BSRI_REALS, dtype)) {
         bsri_row_store(isa, compute, to, dtype, stride, from, n);
     } else if (dtype == BSR_I8 && compute == BSR_F32 && stride == 1) {
         const float *BSRI_APART x = (const float *)from;
@@ -9964,7 +10046,7 @@ static void bsri_reduce_columns_task(void *arg, int64_t task) {
 BSRI_CUDA_PART(bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j))
 static void bsri_reduce_prepare(const bsri_call *c, bsri_reduce *j) {
     const bsr_matrix *m = j->x;
-    j->compute = BSRI_BIT(m->dtype) & (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32)) &&
+    j->compute = BSRI_BIT(m->dtype) & (BSRI_REALS & ~BSRI_BIT(BSR_F64)) &&
                          !(c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F32 : BSR_F64;
     j->stored = bsri_stored_of(m);
     j->all = j->over == BSR_OVER_ROWS ? (double)m->cols : j->over == BSR_OVER_COLS ? (double)m->rows :
@@ -10121,7 +10203,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->col_indices, element, m->col_batch_stride, 1, size, stride,
                               BSRI_WRITE, 0));
     if (!b->with_values) return BSR_OK;
-    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_NUMBERS, BSR_ARG_MATRIX));
     for (i = 0; i < 3; i++)
         if (b->value_stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_MATRIX, 6 + i, b->value_stride[i]);
     size[1] = m->block_rows, size[2] = m->block_cols;
@@ -10131,9 +10213,9 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
 /* Values go among the float types; integers keep theirs. */
 static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, int operand) {
     uint32_t pair = BSRI_BIT(from) | BSRI_BIT(to);
-    if (from != to && (pair & ~BSRI_FLOATS))
+    if (from != to && (pair & ~BSRI_REALS))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, operand, -1, to,
-                                BSRI_FLOATS & BSRI_BIT(from) ? BSRI_FLOATS : BSRI_BIT(from));
+                                BSRI_REALS & BSRI_BIT(from) ? BSRI_REALS : BSRI_BIT(from));
     return BSR_OK;
 }
 
@@ -10187,7 +10269,7 @@ static int64_t bsri_row_of_stored(const bsri_build *b, int64_t item, int64_t r, 
 }
 static void bsri_put_sum(const bsri_entries *e, const int64_t *order, int64_t n, char *dst, int dtype) {
     int64_t i;
-    if (BSRI_BIT(dtype) & BSRI_FLOATS) { /* sums in f64, rounded once; a single -0 stays */
+    if (BSRI_BIT(dtype) & BSRI_REALS) { /* sums in f64, rounded once; a single -0 stays */
         double sum = e->values ? bsri_load_f64(e->values, e->dtype, order[0]) : 1.0;
         for (i = 1; i < n; i++) sum += e->values ? bsri_load_f64(e->values, e->dtype, order[i]) : 1.0;
         bsri_store_f64(dst, dtype, 0, sum);
@@ -10234,7 +10316,7 @@ static void bsri_put_value(const bsri_build *b, const bsri_merge *e, int64_t p, 
     const int64_t at = e->order ? e->order[p] : p;
     if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * at, 8);
     else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * at, 4);
-    else if (BSRI_BIT(b->to.dtype) & BSRI_FLOATS)
+    else if (BSRI_BIT(b->to.dtype) & BSRI_REALS)
         bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, at) : 1.0);
     else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, at) : 1);
 }
@@ -10622,7 +10704,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
     if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_NUMBERS : BSRI_ANY));
     b.dense = source;
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
     used = bsri_dense_used(source), b.dense = &used;
@@ -10671,7 +10753,7 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_CSR, exec));
     if (bsri_checking(&c))
-        BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_NUMBERS, values ? BSRI_READ : BSRI_PATTERN));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
@@ -10688,7 +10770,7 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
     int64_t i, at;
     array[0] = row, array[1] = s->col_indices, array[2] = s->values;
     BSRI_TRY(bsri_check_matrix_sizes(c, s, BSR_ARG_SOURCE));
-    if (s->values) BSRI_TRY(bsri_check_dtype(c, s->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_SOURCE));
+    if (s->values) BSRI_TRY(bsri_check_dtype(c, s->dtype, BSRI_NUMBERS, BSR_ARG_SOURCE));
     for (i = 0; i < 2; i++)
         if (!array[i] && s->nnz) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_SOURCE, i, 0);
     for (i = 0; i < 3; i++)
@@ -10792,7 +10874,7 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
 static bsr_status bsri_prune_check_sparse(const bsri_call *c, bsri_build *b, const bsr_matrix *s) {
     bsri_spans set;
     set.count = 0;
-    BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_NUMBERS, BSRI_READ));
     if (s->block_rows != b->to.block_rows)
         return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, b->to.block_rows, s->block_rows);
     if (s->block_cols != b->to.block_cols)
@@ -10836,7 +10918,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     BSRI_TRY(bsri_build_begin(&c, &b, m, d ? d->rows : s->rows, d ? d->cols : s->cols, 1));
     b.dense = d, b.sparse = s, b.norm_kind = norm;
     if (bsri_checking(&c)) {
-        if (d) BSRI_TRY(bsri_build_dense_check(&c, &b, d, BSRI_FLOATS | BSRI_INTS));
+        if (d) BSRI_TRY(bsri_build_dense_check(&c, &b, d, BSRI_NUMBERS));
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
@@ -10867,7 +10949,7 @@ static int64_t bsri_line_column(const void *arg, int64_t i) {
 /* Row k of a line in columns [from, from + n) of d, where elements that stand there more than once are written: summed in f64
    in the order of the blocks and rounded once, integers modulo 2^32. dst is the row's element in column `from`. */
 static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, char *dst, int64_t from, int64_t n) {
-    const int floats = (BSRI_BIT(d->dtype) & BSRI_FLOATS) != 0, dtype = l->m->dtype;
+    const int floats = (BSRI_BIT(d->dtype) & BSRI_REALS) != 0, dtype = l->m->dtype;
     double sum[BSRI_SUMS];
     uint32_t whole[BSRI_SUMS];
     uint8_t count[BSRI_SUMS];
@@ -10964,8 +11046,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     if (bsri_checking(&c)) {
         bsri_spans set;
         set.count = 0;
-        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
-        BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_NUMBERS, BSRI_READ));
+        BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_NUMBERS, BSRI_WRITE));
         BSRI_TRY(bsri_check_convertible(&c, m->dtype, out->dtype, BSR_ARG_OUT));
         if (bsri_ceil_div(out->rows, m->block_rows) != bsri_block_rows(m))
             return bsri_fail_wanted(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, m->rows);
@@ -11090,7 +11172,7 @@ BSRI_SELDOM_BEGIN
 
 /* The checks of a source of whole blocks: fits, ascending columns (they are the result's). */
 static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
-    BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, b->with_values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_NUMBERS, b->with_values ? BSRI_READ : BSRI_PATTERN));
     BSRI_TRY(bsri_build_check(c, b, set));
     if (b->with_values) BSRI_TRY(bsri_check_convertible(c, s->dtype, b->to.dtype, BSR_ARG_MATRIX));
     return bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE);
@@ -18750,8 +18832,8 @@ static const struct bsri_file_dtype {
 } bsri_file_dtypes[] = {
     {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
     {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
-    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, 0},
-    {"F8_E5M2", 8, 0},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
+    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, BSR_E4M3},
+    {"F8_E5M2", 8, BSR_E5M2},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
     {"F6_E3M2", 6, 0},     {"F4", 4, 0},
 };
 static int bsri_file_is_name(const bsri_json *j, uint64_t from, const char *name) {
@@ -19566,7 +19648,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
@@ -19587,7 +19669,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_TO_CSR:
         case BSR_OP_TO_COO:
         case BSR_OP_REBLOCK:
-        case BSR_OP_PRUNE: return (is_float && to_float) || (dtype == out_dtype && (dtype == BSR_I8 || dtype == BSR_I32));
+        case BSR_OP_PRUNE:
+            if (dtype == BSR_I8 || dtype == BSR_I32) return dtype == out_dtype;
+            return bsri_is_one_of(BSRI_REALS, dtype) && bsri_is_one_of(BSRI_REALS, out_dtype);
         case BSR_OP_VALIDATE:
         case BSR_OP_FROM_BLOCK_MASK:
         case BSR_OP_RANDOM_PATTERN:

@@ -13,7 +13,7 @@ case $($cc --version 2>/dev/null | head -n 1) in
     *clang*) strict=$STRICT_clang ;;
     *) strict=$STRICT_gcc ;;
 esac
-all="product sampled rows attention maps layouts parse f32 f64 f16 bf16 i8"
+all="product sampled rows attention maps layouts parse f32 f64 f16 bf16 i8 e4m3"
 
 # with COMPILER NAME COMMAND: a case that is skipped where the compiler is absent
 with() {
@@ -137,9 +137,11 @@ for s in layouts; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
 switch -DBSRSPARSE_NO_IO "$(without parse)"
 for s in $operations $types; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
 for s in product sampled maps; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without $(echo $operations | sed "s/$s//"))"; done
-for s in rows attention; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 $(echo $operations | sed "s/$s//"))"; done # no i8 there
-for s in f32 f64 f16 bf16; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without $(echo " $types " | sed "s/ $s / /"))"; done
+for s in rows attention; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 e4m3 $(echo $operations | sed "s/$s//"))"; done # no i8 there
+for s in f32 f64 f16 bf16; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without e4m3 $(echo " $types " | sed "s/ $s / /"))"; done
 switch -DBSRSPARSE_ONLY_I8 "product sampled maps layouts parse i8"
+switch -DBSRSPARSE_NO_F8 "$(without e4m3)"
+switch -DBSRSPARSE_ONLY_F8 "product sampled maps layouts parse e4m3"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32" "product layouts parse f32"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F32 -DBSRSPARSE_ONLY_F16" "product rows layouts parse f32 f16"
 switch "-DBSRSPARSE_ONLY_ATTENTION -DBSRSPARSE_ONLY_BF16 -DBSRSPARSE_NO_IO -DBSRSPARSE_NO_LAYOUTS -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_ERROR_TEXT" "attention bf16"

@@ -18,9 +18,14 @@ TF t_format t_format_of(int dtype) {
     if (dtype == BSR_F16) f.mantissa = 10, f.emin = -14, f.largest = 65504.0;
     if (dtype == BSR_BF16) f.mantissa = 7, f.emin = -126, f.largest = 0x1.fep127;
     if (dtype == BSR_F32) f.mantissa = 23, f.emin = -126, f.largest = FLT_MAX;
+    if (dtype == BSR_E4M3) f.mantissa = 3, f.emin = -6, f.largest = 448;
+    if (dtype == BSR_E5M2) f.mantissa = 2, f.emin = -14, f.largest = 57344;
     return f;
 }
-TF int t_is_float(int dtype) { return dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_F32 || dtype == BSR_F64; }
+TF int t_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
+TF int t_is_float(int dtype) {
+    return dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_F32 || dtype == BSR_F64 || t_is_f8(dtype);
+}
 /* Half a unit in the last place of |v| in dtype, with the subnormal floor: the error of one rounding. */
 TF double t_half_ulp(int dtype, double v) {
     t_format f = t_format_of(dtype);
@@ -49,6 +54,31 @@ TF double t_decode16(uint16_t h, int dtype) {
                         : ldexp((double)m, f.emin - f.mantissa);
     return h & 0x8000 ? -v : v;
 }
+/* By the table of the format: all finite numbers ascend with their codes, so the nearest is looked for among them. */
+TF double t_decode8(uint8_t x, int dtype) {
+    t_format f = t_format_of(dtype);
+    const int e = (x & 0x7f) >> f.mantissa, m = x & ((1 << f.mantissa) - 1);
+    double v = e ? ldexp(m + ldexp(1.0, f.mantissa), e - 1 + f.emin - f.mantissa) : ldexp((double)m, f.emin - f.mantissa);
+    if (dtype == BSR_E4M3 && (x & 0x7f) == 0x7f) v = (double)NAN;
+    if (dtype == BSR_E5M2 && e == 31) v = m ? (double)NAN : (double)INFINITY;
+    return x & 0x80 ? -v : v;
+}
+TF uint8_t t_encode8(double v, int dtype) {
+    const int sign = signbit(v) ? 0x80 : 0, most = dtype == BSR_E4M3 ? 0x7e : 0x7b;
+    const double a = fabs(v);
+    int low = 0, high = most; /* a is at least low's number */
+    if (v != v) return (uint8_t)(sign | 0x7f);
+    if (a >= t_decode8((uint8_t)most, dtype)) return (uint8_t)(sign | most);
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (t_decode8((uint8_t)middle, dtype) <= a) low = middle;
+        else high = middle;
+    }
+    {
+        const double below = a - t_decode8((uint8_t)low, dtype), above = t_decode8((uint8_t)high, dtype) - a;
+        return (uint8_t)(sign | (below < above || (below == above && low % 2 == 0) ? low : high));
+    }
+}
 TF double t_load(const void *base, int dtype, int64_t i) {
     const char *p = (const char *)base + i * (int64_t)(dtype == BSR_F64 || dtype == BSR_I64    ? 8
                                                        : dtype == BSR_F32 || dtype == BSR_I32  ? 4
@@ -67,6 +97,8 @@ TF double t_load(const void *base, int dtype, int64_t i) {
         case BSR_I8: return (double)*(const signed char *)p;
         case BSR_I32: memcpy(&w, p, 4); return (double)w;
         case BSR_I64: memcpy(&l, p, 8); return (double)l;
+        case BSR_E4M3:
+        case BSR_E5M2: return t_decode8(*(const unsigned char *)p, dtype);
         default: return *p ? 1.0 : 0.0; /* BSR_BOOL */
     }
 }
@@ -79,6 +111,8 @@ TF void t_store(void *base, int dtype, int64_t i, double v) {
         case BSR_I8: ((int8_t *)base)[i] = (int8_t)v; break;
         case BSR_I32: ((int32_t *)base)[i] = (int32_t)v; break;
         case BSR_I64: ((int64_t *)base)[i] = (int64_t)v; break;
+        case BSR_E4M3:
+        case BSR_E5M2: ((uint8_t *)base)[i] = t_encode8(v, dtype); break;
         default: ((uint8_t *)base)[i] = v != 0; break;
     }
 }

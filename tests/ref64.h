@@ -244,6 +244,10 @@ TF int ref_close(double got, double want, double bound, int dtype) {
     double err, tol;
     if (!t_is_float(dtype)) return got == want;
     if (want != want) return got != got;
+    if (t_is_f8(dtype)) { /* saturates */
+        const double top = t_format_of(dtype).largest, reach = fmin(fabs(want) + bound, top);
+        return !(fabs(got - fmax(-top, fmin(top, want))) <= bound + t_half_ulp(dtype, reach)) ? 0 : 1;
+    }
     if (want - want != 0) return got == want;
     if (got - got != 0) { /* a result that rounds to infinity */
         double top = t_format_of(dtype).largest;

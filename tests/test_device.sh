@@ -35,7 +35,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     exec "$w/maps_checks" "$@"
 fi
 {
-    section bsrsparse.h cuda-matrix-types | sed '/^#endif/d; /^#ifdef/d; /^#include/d'
+    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices

@@ -372,9 +372,10 @@ TEST(every_call) {
     }
 }
 #define SET(dtype) (INT64_C(1) << (dtype))
+#define EIGHTS (SET(BSR_E4M3) | SET(BSR_E5M2))
 #define FLOATS (SET(BSR_F16) | SET(BSR_BF16) | SET(BSR_F32) | SET(BSR_F64))
 TEST(what_was_wanted) {
-    WANTED(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_A, BSR_I32, FLOATS | SET(BSR_I8), f->a.dtype = BSR_I32);
+    WANTED(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_A, BSR_I32, FLOATS | SET(BSR_I8) | EIGHTS, f->a.dtype = BSR_I32);
     WANTED(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_BIAS, BSR_I8, FLOATS, f->bias.dtype = BSR_I8);
     WANTED(ADDMM, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_B, BSR_BF16, BSR_F32, f->b.dtype = BSR_BF16);
     WANTED(ADDMM, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, BSR_F64, FLOATS & ~SET(BSR_F64), f->c.dtype = BSR_F64);
@@ -777,7 +778,7 @@ TEST(bad_maps) {
     BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_X, -1, 77, f->a.dtype = 77);
     BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_Y, -1, 77, f->s.dtype = 77);
     BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_Y, -1, 77, f->s.dtype = 77; f->beta = 0);
-    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_OUT, -1, 9, f->t.dtype = 9);
+    BAD(MAP, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_OUT, -1, 11, f->t.dtype = 11);
     BAD(MAP, BSR_ITEM_VALUES_NULL, BSR_ARG_X, -1, 0, f->a.values = NULL);
     BAD(MAP, BSR_ITEM_VALUES_NULL, BSR_ARG_Y, -1, 0, f->s.values = NULL);
     BAD(MAP, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 4, f->t.rows = 4);
@@ -1603,8 +1604,8 @@ TEST(supports_is_true) {
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
-        for (in = BSR_F16; in <= BSR_BOOL; in++)
-            for (out = BSR_F16; out <= BSR_BOOL; out++) {
+        for (in = BSR_F16; in <= BSR_E5M2; in++)
+            for (out = BSR_F16; out <= BSR_E5M2; out++) {
                 const bsr_context *ctx = t_context(0);
                 bsr_exec e = t_exec(0);
                 bsr_status status = BSR_BAD_ARGUMENT;

@@ -25,12 +25,12 @@ except ImportError:  # PyTorch's tensors alone, with outputs that are given
 
 # ---- what the header defines; tests/python_numpy.py compares all of it with the header ----
 
-DTYPES = {name: i + 1 for i, name in enumerate("f16 bf16 f32 f64 i8 i32 i64 bool".split())}
-F16, BF16, F32, F64, I8, I32, I64, BOOL = DTYPES.values()
-NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool".split()
-TORCH = "float16 bfloat16 float32 float64 int8 int32 int64 bool".split()
+DTYPES = {name: i + 1 for i, name in enumerate("f16 bf16 f32 f64 i8 i32 i64 bool e4m3 e5m2".split())}
+F16, BF16, F32, F64, I8, I32, I64, BOOL, E4M3, E5M2 = DTYPES.values()
+NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2".split()  # the last: of ml_dtypes
+TORCH = "float16 bfloat16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2".split()
 CODES = {**{n: i + 1 for names in (NUMPY, TORCH) for i, n in enumerate(names)}, "uint8": BOOL}
-SIZES = dict(zip(DTYPES.values(), (2, 2, 4, 8, 1, 4, 8, 1)))
+SIZES = dict(zip(DTYPES.values(), (2, 2, 4, 8, 1, 4, 8, 1, 1, 1)))
 BACKENDS = {"default": 0, "cpu": 1, "cuda": 2}
 ISAS = {"default": 0, "portable": 1, "avx2": 2, "avx512": 3, "avx2_vnni": 4, "avx512_vnni": 5, "avx512_bf16": 6}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
@@ -62,6 +62,17 @@ PARALLEL_FOR = C.CFUNCTYPE(None, ptr, i64, TASK, ptr)
 def struct(name, *fields):
     """A struct of the header: (type, "names of fields")."""
     return type(name, (C.Structure,), {"_fields_": [(n, t) for t, names in fields for n in names.split()]})
+
+
+def numpy_type(code):
+    """bf16 is uint16 there; 8-bit floats are ml_dtypes' where that is installed, else bytes."""
+    if code not in (E4M3, E5M2):
+        return np.dtype(NUMPY[code - 1])
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype("uint8")
+    return np.dtype(getattr(ml_dtypes, NUMPY[code - 1]))
 
 
 def to(kind):
@@ -521,7 +532,7 @@ def empty(like, shape, dtype):
     if is_torch(like):
         import torch
         return like.new_empty(shape, dtype=getattr(torch, TORCH[code_of(dtype) - 1]))
-    return np.empty(shape, NUMPY[code_of(dtype) - 1])
+    return np.empty(shape, numpy_type(code_of(dtype)))
 
 
 def memory_of(x):
@@ -548,7 +559,7 @@ class Safetensors:
         return [self.library.line(self.library.c.safetensors_name, self.file, i) for i in range(self.file.tensors)]
 
     def _array(self, at, code, shape, strides):
-        kind, last = np.dtype(NUMPY[code - 1]), sum((n - 1) * s for n, s in zip(shape, strides))
+        kind, last = numpy_type(code), sum((n - 1) * s for n, s in zip(shape, strides))
         if 0 in shape:
             return np.empty(shape, kind)
         first = at - address(self.bytes)

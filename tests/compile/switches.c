@@ -86,27 +86,27 @@ static int parse(void) {
 }
 
 int main(int argc, char **argv) {
-    static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
+    static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_E4M3};
     char have[256] = "";
     bsr_context_desc desc = BSR_ZERO;
     bsr_info info;
-    int i, type = 0, good[5];
+    int i, type = 0, good[6];
     run.error = &error, desc.backend = BSR_BACKEND_CPU;
     if (bsr_create(&desc, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
         good[i] = product(dtypes[i]) + sampled(dtypes[i]) + maps(dtypes[i]);
-        if (dtypes[i] != BSR_I8) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
+        if (i < 4) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
         if (good[i] && !type) type = dtypes[i];
     }
     if (!type) type = BSR_F32;
     if (product(type)) strcat(have, " product");
     if (sampled(type)) strcat(have, " sampled");
-    if (type != BSR_I8 && rows(type)) strcat(have, " rows");
-    if (type != BSR_I8 && attention(type)) strcat(have, " attention");
+    if (type != BSR_I8 && type != BSR_E4M3 && rows(type)) strcat(have, " rows");
+    if (type != BSR_I8 && type != BSR_E4M3 && attention(type)) strcat(have, " attention");
     if (maps(type)) strcat(have, " maps");
     if (layouts()) strcat(have, " layouts");
     if (parse()) strcat(have, " parse");
-    for (i = 0; i < 5; i++)
+    for (i = 0; i < 6; i++)
         if (good[i]) strcat(have, " "), strcat(have, bsr_dtype_name(dtypes[i]));
     if (info.isa != BSR_ISA_PORTABLE) strcat(have, " simd");
     if (info.threads > 1) strcat(have, " threads");
