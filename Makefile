@@ -86,10 +86,11 @@ $(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
 # Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
 # (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests. Threads share the
 # smallest work there (BSRI_PARALLEL_NS), so that every test runs on several.
-SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
-$(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' '-DBSRI_STAND_INS="tests/stand_ins.h"' \
+    -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
+$(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
-$(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+$(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
@@ -98,7 +99,7 @@ $(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)
 	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
 # The library as Python's tests load it.
 PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
-$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
@@ -142,7 +143,7 @@ check:
 # ---- fuzzing ----
 
 FUZZ_FLAGS := -std=c99 -O1 -g -I. -Itests -fno-sanitize-recover=undefined -fsanitize=address,undefined
-build/fuzz/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+build/fuzz/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	@echo "  fuzz  $@"; mkdir -p $(@D)
 	@$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link $(SHARED_LIBRARY) -o $@
 build/fuzz/%: tests/fuzz/%.c build/fuzz/library.o $(TEST_HEADERS)

@@ -261,6 +261,7 @@
    BACKENDS AND WHAT THEY WERE RUN ON
      cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
+     cpu, VNNI, BF16     run: x86-64 (Zen 4), chosen at run time; AVX-VNNI by a stand-in only. Builds by gcc 11, clang 13 and up
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
 
@@ -268,7 +269,8 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU.
+     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU; instruction sets VNNI and BF16 there, taken by
+     default where they are: products of bf16 then flush what is subnormal.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -694,11 +696,19 @@ typedef enum bsr_backend {
     BSR_BACKEND_FORCE_32 = 0x7fffffff
 } bsr_backend;
 
-typedef enum bsr_isa { /* of the CPU backend; results are the same for any thread count, not for any isa */
-    BSR_ISA_DEFAULT = 0, /* the widest that the machine has */
-    BSR_ISA_PORTABLE = 1, /* plain C */
-    BSR_ISA_AVX2 = 2,     /* with FMA and F16C */
-    BSR_ISA_AVX512 = 3,   /* F, BW, DQ, VL */
+/* Instruction sets of the CPU backend; results are the same for any thread count, not for any isa (those in integers are). VNNI
+   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32. BF16
+   takes subnormal operands for zeros (those below 2^-126, also beside Inf: NaN then) and makes subnormal sums zeros: a product's
+   bound grows by |a b| for each pair with a subnormal one, and by 2^-126 for each pair of products added. Where that matters, ask
+   for BSR_ISA_AVX512_VNNI, or for sums in f64. */
+typedef enum bsr_isa {
+    BSR_ISA_DEFAULT = 0,     /* what the machine has of BF16, VNNI, AVX-512, AVX2 with VNNI, AVX2, in this order */
+    BSR_ISA_PORTABLE = 1,    /* plain C */
+    BSR_ISA_AVX2 = 2,        /* with FMA and F16C */
+    BSR_ISA_AVX512 = 3,      /* F, BW, DQ, VL, and what AVX2 has */
+    BSR_ISA_AVX2_VNNI = 4,   /* AVX2 and AVX-VNNI */
+    BSR_ISA_AVX512_VNNI = 5, /* AVX-512 and AVX512-VNNI */
+    BSR_ISA_AVX512_BF16 = 6, /* those and AVX512-BF16 */
     BSR_ISA_FORCE_32 = 0x7fffffff
 } bsr_isa;
 
@@ -2100,7 +2110,7 @@ extern "C" {
 #define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
-    int32_t widest; /* bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
+    uint32_t isas; /* a bit for each bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
@@ -4015,10 +4025,27 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
 /* >>plans: what will run, queries, workspace                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-BSRI_SELDOM_BEGIN
+enum { BSRI_ISAS = BSR_ISA_AVX512_BF16 + 1 };
+static const bsri_name bsri_isa_names[] = { /* as a plan says it, as bsr_info does */
+    {BSR_ISA_PORTABLE, "portable C", "portable"}, {BSR_ISA_AVX2, "AVX2", "avx2"}, {BSR_ISA_AVX512, "AVX-512", "avx512"},
+    {BSR_ISA_AVX2_VNNI, "AVX2 with VNNI", "avx2_vnni"}, {BSR_ISA_AVX512_VNNI, "AVX-512 with VNNI", "avx512_vnni"},
+    {BSR_ISA_AVX512_BF16, "AVX-512 with VNNI and BF16", "avx512_bf16"}};
+static const char *bsri_isa_name(int isa, int text) {
+    return bsri_lookup(bsri_isa_names, BSRI_COUNT(bsri_isa_names), isa, text, "?");
+}
+/* CPU: may a plan ask for this instruction set? */
+static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= 0 && isa < BSRI_ISAS && (ctx->isas >> isa & 1u); }
+/* What most operations run on: the set without instructions that only products have. */
+static int bsri_isa_base(int isa) {
+    return isa == BSR_ISA_AVX2_VNNI ? BSR_ISA_AVX2 : isa >= BSR_ISA_AVX512_VNNI ? BSR_ISA_AVX512 : isa;
+}
+/* How many numbers of this dtype are multiplied side by side in each element of the sums. */
+static int bsri_isa_group(int isa, int compute, int dtype) {
+    if (compute == BSR_I32 && dtype == BSR_I8 && isa >= BSR_ISA_AVX2_VNNI) return 4;
+    return compute == BSR_F32 && dtype == BSR_BF16 && isa == BSR_ISA_AVX512_BF16 ? 2 : 1;
+}
 
-/* CPU: may a plan ask for this instruction set? Whoever has one has the narrower ones. */
-static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= BSR_ISA_PORTABLE && isa <= ctx->widest; }
+BSRI_SELDOM_BEGIN
 
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
@@ -4172,7 +4199,6 @@ static const char *bsri_tier_name(int tier) {
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
-    static const char *const isa[] = {"?", "portable C", "AVX2", "AVX-512"};
     bsri_text t;
     t.data = text, t.size = text ? size : 0, t.length = 0;
     bsri_put(&t, "");
@@ -4180,7 +4206,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     bsri_put(&t, bsr_op_name(plan->op));
     bsri_put(&t, plan->backend == BSR_BACKEND_CUDA ? " on cuda, " : " on cpu, ");
     if (plan->backend == BSR_BACKEND_CUDA) bsri_put(&t, bsri_tier_name(plan->kernel));
-    else bsri_put(&t, isa[plan->kernel >= 1 && plan->kernel <= 3 ? plan->kernel : 0]);
+    else bsri_put(&t, bsri_isa_name(plan->kernel, 0));
     if (plan->instance) bsri_put(&t, " kernel "), bsri_put_int(&t, plan->instance);
     bsri_put(&t, ", tile "), bsri_put_int(&t, plan->tile_rows), bsri_put(&t, " x "), bsri_put_int(&t, plan->tile_cols);
     if (plan->split > 1) bsri_put(&t, ", split "), bsri_put_int(&t, plan->split);
@@ -4240,7 +4266,8 @@ extern "C" {
 #define BSRI_X86 0
 #endif
 
-/* Vector sets. A set v<isa><type> (isa 0 portable, 2 AVX2, 5 AVX-512; type f f32, d f64, i i32 modulo 2^32) is these macros;
+/* Vector sets. A set v<isa><type> (isa 0 portable, 2 AVX2, 5 AVX-512; type f f32, d f64, i i32 modulo 2^32; for groups 4 AVX2 and
+   6 AVX-512, f of two bf16, i of four i8) is these macros;
    the templates below are written once and made for every set:
    A_ function attribute, T_ element, V_ vector, W_ broadcast value, M_ mask, L_ lanes, NV_ widest kernel in vectors,
    LOAD, STORE, LOADM (the lanes of a mask, zeros elsewhere), MASK(first lanes), SET1, FMA (a may be a broadcast), MUL. */
@@ -4417,27 +4444,93 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_FMA_v3f(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define BSRI_FMA_v3d(a, b, c) _mm256_fmadd_pd(a, b, c)
 
-static void bsri_cpuid(unsigned leaf, unsigned r[4]) { __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]); }
-/* Does the machine have it, and does the operating system save its registers? */
-static int bsri_isa_available(int isa) {
-    const unsigned need = isa == BSR_ISA_AVX512 ? 0xe6u : 6u;
-    unsigned one[4], seven[4], saved[2];
-    if (isa == BSR_ISA_PORTABLE) return 1;
-    if ((isa != BSR_ISA_AVX2 && isa != BSR_ISA_AVX512) || __get_cpuid_max(0, NULL) < 7) return 0;
-    bsri_cpuid(1, one), bsri_cpuid(7, seven);
-    if ((one[2] & 0x38001000u) != 0x38001000u) return 0; /* FMA, OSXSAVE, AVX, F16C */
+/* Groups: where numbers are multiplied by twos or fours, sums and what is loaded are elements of 4 bytes: a float and two bf16,
+   an integer and four i8. b's i8 are 128 more than they are, without a sign. Operands may stand at any address. */
+#if (defined(__clang__) && __clang_major__ >= 13) || (!defined(__clang__) && __GNUC__ >= 11)
+#define BSRI_GROUPS 1
+#define BSRI_GROUP __attribute__((aligned(1), may_alias))
+typedef float BSRI_GROUP bsri_group_f;
+typedef uint32_t BSRI_GROUP bsri_group_i;
+#ifdef BSRI_STAND_INS /* "file.h": the three instructions for tests on machines that lack them */
+#include BSRI_STAND_INS
+#else
+#define BSRI_DPBF16(c, a, b) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+#define BSRI_DPBUSD(c, a, b) _mm512_dpbusd_epi32(c, a, b)
+#define BSRI_DPBUSD_AVX(c, a, b) _mm256_dpbusd_avx_epi32(c, a, b)
+#define BSRI_STANDS_IN(isa) 0
+#endif
+#define BSRI_A_v6f __attribute__((target("avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define BSRI_A_v6i __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define BSRI_A_v4i __attribute__((target("avxvnni,avx2,fma,f16c")))
+#define BSRI_T_v6f bsri_group_f
+#define BSRI_T_v6i bsri_group_i
+#define BSRI_T_v4i bsri_group_i
+#define BSRI_L_v6f 16
+#define BSRI_L_v6i 16
+#define BSRI_L_v4i 8
+#define BSRI_V_v6f __m512
+#define BSRI_V_v6i __m512i
+#define BSRI_V_v4i __m256i
+#define BSRI_W_v6f __m512
+#define BSRI_W_v6i __m512i
+#define BSRI_W_v4i __m256i
+#define BSRI_M_v6f __mmask16
+#define BSRI_M_v6i __mmask16
+#define BSRI_M_v4i __m256i
+#define BSRI_LOAD_v6f BSRI_LOAD_v5f
+#define BSRI_LOAD_v6i BSRI_LOAD_v5i
+#define BSRI_LOAD_v4i BSRI_LOAD_v2i
+#define BSRI_STORE_v6f BSRI_STORE_v5f
+#define BSRI_STORE_v6i BSRI_STORE_v5i
+#define BSRI_STORE_v4i BSRI_STORE_v2i
+#define BSRI_MASK_v6f BSRI_MASK_v5f
+#define BSRI_MASK_v6i BSRI_MASK_v5f
+#define BSRI_MASK_v4i BSRI_MASK_v2f
+#define BSRI_LOADM_v6f BSRI_LOADM_v5f
+#define BSRI_LOADM_v6i BSRI_LOADM_v5i
+#define BSRI_LOADM_v4i BSRI_LOADM_v2i
+#define BSRI_SET1_v6f BSRI_SET1_v5f
+#define BSRI_SET1_v6i BSRI_SET1_v5i
+#define BSRI_SET1_v4i BSRI_SET1_v2i
+#define BSRI_FMA_v6f(a, b, c) BSRI_DPBF16(c, a, b)
+#define BSRI_FMA_v6i(a, b, c) BSRI_DPBUSD(c, b, a)
+#define BSRI_FMA_v4i(a, b, c) BSRI_DPBUSD_AVX(c, b, a)
+#endif
+
+static void bsri_cpuid(unsigned leaf, unsigned part, unsigned r[4]) { __cpuid_count(leaf, part, r[0], r[1], r[2], r[3]); }
+/* The instruction sets that build and machine have, whose registers the operating system saves: a bit for each bsr_isa. */
+static uint32_t bsri_isa_detect(void) {
+    uint32_t has = 1u << BSR_ISA_PORTABLE;
+    unsigned one[4], seven[4], more[4] = {0, 0, 0, 0}, saved[2];
+    int wide;
+    if (__get_cpuid_max(0, NULL) < 7) return has;
+    bsri_cpuid(1, 0, one), bsri_cpuid(7, 0, seven);
+    if ((one[2] & 0x38001000u) != 0x38001000u) return has; /* FMA, OSXSAVE, AVX, F16C */
     __asm__ volatile("xgetbv" : "=a"(saved[0]), "=d"(saved[1]) : "c"(0));
-    if ((saved[0] & need) != need || (seven[1] & (1u << 5)) == 0) return 0; /* AVX2 */
-    return isa == BSR_ISA_AVX2 || (seven[1] & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+    if ((saved[0] & 6u) != 6u || !(seven[1] >> 5 & 1u)) return has; /* AVX2 */
+    has |= 1u << BSR_ISA_AVX2;
+    wide = (saved[0] & 0xe6u) == 0xe6u && (seven[1] & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+    if (wide) has |= 1u << BSR_ISA_AVX512;
+#ifdef BSRI_GROUPS
+    if (seven[0]) bsri_cpuid(7, 1, more);
+    if ((more[0] >> 4 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX2_VNNI)) has |= 1u << BSR_ISA_AVX2_VNNI;
+    if (wide && ((seven[2] >> 11 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX512_VNNI))) has |= 1u << BSR_ISA_AVX512_VNNI;
+    if ((has >> BSR_ISA_AVX512_VNNI & 1u) && ((more[0] >> 5 & 1u) || BSRI_STANDS_IN(BSR_ISA_AVX512_BF16)))
+        has |= 1u << BSR_ISA_AVX512_BF16;
+#endif
+    (void)more;
+    return has;
 }
 #else
-static int bsri_isa_available(int isa) { return isa == BSR_ISA_PORTABLE; }
+static uint32_t bsri_isa_detect(void) { return 1u << BSR_ISA_PORTABLE; }
 #endif
-/* The widest instruction set that build and machine have; at least BSR_ISA_PORTABLE. */
-static int bsri_isa_detect(void) {
-    int isa = BSR_ISA_AVX512;
-    while (!bsri_isa_available(isa)) isa--;
-    return isa;
+/* The first of a machine's instruction sets, best first. */
+static int bsri_isa_best(uint32_t isas) {
+    static const int best[] = {BSR_ISA_AVX512_BF16, BSR_ISA_AVX512_VNNI, BSR_ISA_AVX512, BSR_ISA_AVX2_VNNI, BSR_ISA_AVX2};
+    size_t i;
+    for (i = 0; i < BSRI_COUNT(best); i++)
+        if (isas >> best[i] & 1u) return best[i];
+    return BSR_ISA_PORTABLE;
 }
 
 /* CALL with the set that stands for isa and compute; NAME is pasted before it. */
@@ -4958,6 +5051,112 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
     }
 }
 
+/* --- groups: kc x cols numbers become rows of elements that hold `group` numbers, which follow each other along kc --- */
+#define BSRI_FLIP 0x80808080u /* makes four i8 128 more than they are, without a sign */
+#ifdef BSRI_GROUPS
+/* Contiguous rows. What is left of the last group is zeros. */
+BSRI_A_v5 static void bsri_pairs_v5(uint32_t *d, int64_t ld, const uint16_t *s, int64_t stride, int64_t kc, int64_t cols) {
+    const __m512i step = _mm512_set1_epi32(0x10001), first = _mm512_set_epi32(0x2f000f, 0x2e000e, 0x2d000d, 0x2c000c, 0x2b000b,
+        0x2a000a, 0x290009, 0x280008, 0x270007, 0x260006, 0x250005, 0x240004, 0x230003, 0x220002, 0x210001, 0x200000);
+    const __m512i second = _mm512_add_epi32(first, _mm512_slli_epi32(step, 4));
+    int64_t j;
+    for (; kc > 0; kc -= 2, d += ld, s += 2 * stride)
+        for (j = 0; j < cols; j += 32) {
+            const int n = (int)(cols - j < 32 ? cols - j : 32);
+            const __mmask32 mask = (__mmask32)(0xffffffffu >> (32 - n));
+            const __m512i x = n == 32 ? _mm512_loadu_si512(s + j) : _mm512_maskz_loadu_epi16(mask, s + j);
+            const __m512i y = kc <= 1 ? _mm512_setzero_si512() : n == 32 ? _mm512_loadu_si512(s + stride + j)
+                                                                         : _mm512_maskz_loadu_epi16(mask, s + stride + j);
+            if (n >= 16) _mm512_storeu_si512(d + j, _mm512_permutex2var_epi16(x, first, y));
+            else _mm512_mask_storeu_epi32(d + j, BSRI_MASK_v5f(n), _mm512_permutex2var_epi16(x, first, y));
+            if (n == 32) _mm512_storeu_si512(d + j + 16, _mm512_permutex2var_epi16(x, second, y));
+            else if (n > 16) _mm512_mask_storeu_epi32(d + j + 16, BSRI_MASK_v5f(n - 16), _mm512_permutex2var_epi16(x, second, y));
+        }
+}
+#define BSRI_FOUR_LOAD(i, p) (whole ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8((i) < kc ? mask : 0, p))
+#define BSRI_FOUR_ROW(i) \
+    _mm512_permutexvar_epi32(order, _mm512_xor_si512(flips, BSRI_FOUR_LOAD(i, s + (i) * stride + j)))
+#define BSRI_FOUR_PUT(i, x)                                                                         \
+    if (n >= (i) + 16) _mm512_storeu_si512(d + j + (i), x);                                         \
+    else if (n > (i)) _mm512_mask_storeu_epi32(d + j + (i), BSRI_MASK_v5f(n - (i)), x);
+/* Rows' fours of bytes are laid so that, interleaved within pieces of 16 bytes, they come in order. */
+BSRI_A_v5 static void bsri_fours_v5(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
+                                    uint32_t flip) {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const __m512i flips = _mm512_set1_epi32((int)flip);
+    int64_t j;
+    for (; kc > 0; kc -= 4, d += ld, s += 4 * stride)
+        for (j = 0; j < cols; j += 64) {
+            const int n = (int)(cols - j < 64 ? cols - j : 64);
+            const int whole = n == 64 && kc > 3;
+            const __mmask64 mask = (__mmask64)(~UINT64_C(0) >> (64 - n));
+            const __m512i p = BSRI_FOUR_ROW(0), q = BSRI_FOUR_ROW(1), r = BSRI_FOUR_ROW(2), t = BSRI_FOUR_ROW(3);
+            const __m512i pq = _mm512_unpacklo_epi8(p, q), rt = _mm512_unpacklo_epi8(r, t);
+            const __m512i pq2 = _mm512_unpackhi_epi8(p, q), rt2 = _mm512_unpackhi_epi8(r, t);
+            BSRI_FOUR_PUT(0, _mm512_unpacklo_epi16(pq, rt))
+            BSRI_FOUR_PUT(16, _mm512_unpackhi_epi16(pq, rt))
+            BSRI_FOUR_PUT(32, _mm512_unpacklo_epi16(pq2, rt2))
+            BSRI_FOUR_PUT(48, _mm512_unpackhi_epi16(pq2, rt2))
+        }
+}
+BSRI_A_v2 static void bsri_fours_v2(uint32_t *d, int64_t ld, const int8_t *s, int64_t stride, int64_t kc, int64_t cols,
+                                    uint32_t flip) {
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7), flips = _mm256_set1_epi32((int)flip);
+    int64_t j;
+    int i;
+    for (; kc > 0; kc -= 4, d += ld, s += 4 * stride)
+        for (j = 0; j < cols; j += 32) {
+            const int n = (int)(cols - j < 32 ? cols - j : 32);
+            __m256i r[4], x[4];
+            for (i = 0; i < 4; i++) {
+                int8_t part[32] = {0};
+                if (i < kc && n < 32) memcpy(part, s + i * stride + j, (size_t)n);
+                r[i] = BSRI_LOAD256(i < kc && n == 32 ? s + i * stride + j : part);
+                r[i] = _mm256_permutevar8x32_epi32(_mm256_xor_si256(r[i], flips), order);
+            }
+            x[0] = _mm256_unpacklo_epi8(r[0], r[1]), x[1] = _mm256_unpackhi_epi8(r[0], r[1]);
+            x[2] = _mm256_unpacklo_epi8(r[2], r[3]), x[3] = _mm256_unpackhi_epi8(r[2], r[3]);
+            r[0] = _mm256_unpacklo_epi16(x[0], x[2]), r[1] = _mm256_unpackhi_epi16(x[0], x[2]);
+            r[2] = _mm256_unpacklo_epi16(x[1], x[3]), r[3] = _mm256_unpackhi_epi16(x[1], x[3]);
+            for (i = 0; i < 4 && 8 * i < n; i++)
+                if (n - 8 * i >= 8) _mm256_storeu_si256((__m256i *)(void *)(d + j + 8 * i), r[i]);
+                else _mm256_maskstore_epi32((int *)(void *)(d + j + 8 * i), BSRI_MASK_v2f(n - 8 * i), r[i]);
+        }
+}
+#endif
+static void bsri_flip_row(uint32_t *d, int64_t n, uint32_t flip) {
+    int64_t j = 0;
+    for (; j + BSRI_L_v0i <= n; j += BSRI_L_v0i) BSRI_STORE_v0i(d + j, BSRI_LOAD_v0i(d + j) ^ flip);
+    for (; j < n; j++) d[j] ^= flip;
+}
+/* Any strides. flip: added to every element without a carry between its numbers. */
+static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const char *src, int64_t rs, int64_t cs, int64_t kc,
+                            int64_t cols, uint32_t flip) {
+    const int64_t size = 4 / group, groups = bsri_ceil_div(kc, group);
+    int64_t k, j, g;
+#ifdef BSRI_GROUPS
+    if (cs == 1) {
+        if (group == 2) bsri_pairs_v5(dst, ld, (const uint16_t *)(const void *)src, rs, kc, cols);
+        else if (isa == BSR_ISA_AVX512) bsri_fours_v5(dst, ld, (const int8_t *)src, rs, kc, cols, flip);
+        else bsri_fours_v2(dst, ld, (const int8_t *)src, rs, kc, cols, flip);
+        return;
+    }
+#endif
+    if (rs == 1 && kc % group == 0 && cs % group == 0 && (uintptr_t)src % 4 == 0) { /* groups as they stand, turned */
+        bsri_tile_load(isa, BSR_F32, dst, ld, src, BSR_F32, groups, cols, 1, cs / group);
+        for (k = 0; k < groups && flip; k++) bsri_flip_row(dst + k * ld, cols, flip);
+        return;
+    }
+    for (k = 0; k < groups; k++)
+        for (j = 0; j < cols; j++) {
+            char *to = (char *)(dst + k * ld + j);
+            memset(to, 0, 4);
+            for (g = 0; g < group && k * group + g < kc; g++)
+                bsri_move_element(to + g * size, src + ((k * group + g) * rs + j * cs) * size, (size_t)size);
+            dst[k * ld + j] ^= flip;
+        }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>vector-tiles: products of small matrices, added to a tile of sums                            */
 /* ---------------------------------------------------------------------------------------------- */
@@ -4975,6 +5174,8 @@ typedef struct bsri_walk {
     int64_t line;        /* which vector of a row of ahead_b these rows fetch */
     int tail;            /* lanes of b in the last vector */
     int add;             /* 0: sums start from zero */
+    int group;           /* numbers in an element of a and b, which products and strides count; 0: they are of the sums' type */
+    uint32_t *extra;     /* group 4: what a row's sums are too large by */
 } bsri_walk;
 
 #if defined(__GNUC__)
@@ -5085,7 +5286,7 @@ typedef struct bsri_walk {
 #define BSRI_WIDE_I1 BSRI_WIDE_1
 #define BSRI_WIDE_I2 BSRI_WIDE_2
 #define BSRI_WIDE_I4 BSRI_WIDE_4
-enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
+enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_4 = 4, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 = 2, BSRI_NV_I4 = 4 };
 /* Walks the list for a tile of rows x cols sums. */
 #define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
     BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
@@ -5102,47 +5303,6 @@ enum { BSRI_NV_1 = 1, BSRI_NV_2 = 2, BSRI_NV_8 = 8, BSRI_NV_I1 = 1, BSRI_NV_I2 =
             if (wide == 1) bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                    \
         }                                                                                                     \
     }
-BSRI_SETS(BSRI_DEFINE_TILE)
-static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
-    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
-    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
-    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
-}
-/* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
-   `compute`. c is row-major, ldc >= n rounded up to BSRI_LANES_MAX: columns past n, up to that, are written too (best with
-   64-byte aligned rows). b is read in its n columns only. */
-static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
-                         const void *b, int64_t ldb, void *c, int64_t ldc, int add) {
-    bsri_walk w;
-    bsri_pair pair;
-    pair.a = a, pair.b = b, pair.ahead_a = a, pair.ahead_b = b;
-    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
-    bsri_tile_walk(isa, compute, &w, m, n, c);
-}
-
-/* ---------------------------------------------------------------------------------------------- */
-/* >>vector-few: products with few columns                                                        */
-/* ---------------------------------------------------------------------------------------------- */
-
-/* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
-typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
-enum { BSRI_FEW_ROWS = 64 }; /* of sums, at most */
-typedef struct bsri_few {
-    int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
-    int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
-    int64_t tail;        /* dots: products in the last, part vector, 0: none */
-    const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
-    const bsri_entry *list; /* where they are; null: entry p is block at[p] (at null: p), `block` elements each, and goes with */
-    const int32_t *at, *col; /* b from element col[p] * step on */
-    int64_t block, step, last; /* last entry */
-} bsri_few;
-#define BSRI_F_START                                                                  \
-    const bsri_entry *list = f->list;                                                 \
-    const int32_t *at = f->at, *col = f->col, *line = f->line;                        \
-    const int64_t block = f->block, step = f->step;
-#define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
-#define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
-
 /* The sum of a vector's lanes, in a fixed order. */
 #define BSRI_DEFINE_SUM(S, ISA)                                           \
     BSRI_A_##ISA static inline BSRI_T_##S bsri_sum_##S(BSRI_V_##S v) { \
@@ -5172,6 +5332,8 @@ BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
 }
 #define bsri_sum_v3f bsri_sum_v2f
 #define bsri_sum_v3d bsri_sum_v2d
+#define bsri_sum_v4i bsri_sum_v2i
+#define bsri_sum_v6i bsri_sum_v5i
 BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
     return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
 }
@@ -5182,6 +5344,122 @@ BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
     return bsri_sum_v2i(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
 }
 #endif
+
+BSRI_SETS(BSRI_DEFINE_TILE)
+#ifdef BSRI_GROUPS
+BSRI_DEFINE_TILE(v6f, v6f, 4)
+/* b's 128 add 128 times the sum of each of a's rows; what that is for this walk is added to extra. Rows are contiguous (ak 1; as
+   one, if they are short and follow each other), or products are (am 1). */
+#define BSRI_DEFINE_EXTRA(S, ISA)                                                                                            \
+    BSRI_A_##ISA static void bsri_extra_##S(const bsri_walk *w, int64_t rows) {                                              \
+        const int64_t am = w->am, ak = w->ak, kc = w->kc, count = w->count;                                                  \
+        const int turned = ak != 1, fold = !turned && am == kc && kc < BSRI_L_##S && BSRI_L_##S % kc == 0;                   \
+        const int64_t each = turned ? BSRI_L_##S : fold ? BSRI_L_##S / kc : 1; /* rows in a vector of sums */                \
+        const BSRI_V_##S flips = BSRI_SET1_##S(BSRI_FLIP);                                                                   \
+        uint32_t lane[BSRI_L_##S], *extra = w->extra;                                                                        \
+        int64_t m, r, i, k, j;                                                                                               \
+        for (m = 0; m < rows; m += each) {                                                                                   \
+            const int64_t n = bsri_min(each, rows - m), all = turned ? n : n * kc, whole = all - all % BSRI_L_##S;           \
+            const int64_t steps = turned ? kc : 1, at = w->a_at + m * am;                                                    \
+            const BSRI_M_##S mask = BSRI_MASK_##S((int)(all - whole));                                                       \
+            BSRI_V_##S sum = BSRI_SET1_##S(0), v;                                                                            \
+            for (i = 0; i < count; i++) {                                                                                    \
+                const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + at;                                                 \
+                for (k = 0; k < steps; k++, a += ak) {                                                                       \
+                    for (j = 0; j < whole; j += BSRI_L_##S) sum = BSRI_FMA_##S(BSRI_LOAD_##S(a + j), flips, sum);            \
+                    if (whole == all) continue;                                                                              \
+                    BSRI_LOADM_##S(v, a + whole, mask);                                                                      \
+                    sum = BSRI_FMA_##S(v, flips, sum);                                                                       \
+                }                                                                                                            \
+            }                                                                                                                \
+            if (each == 1) extra[m] += bsri_sum_##S(sum);                                                                    \
+            else BSRI_STORE_##S(lane, sum);                                                                                  \
+            for (r = 0; r < n && turned; r++) extra[m + r] += lane[r];                                                       \
+            for (r = 0; r < n && fold; r++)                                                                                  \
+                for (j = 0; j < kc; j++) extra[m + r] += lane[r * kc + j];                                                   \
+        }                                                                                                                    \
+    }                                                                                                                        \
+    BSRI_A_##ISA static void bsri_less_##S(uint32_t *c, int64_t ldc, int64_t rows, int64_t cols, const uint32_t *extra) {    \
+        int64_t m, j;                                                                                                        \
+        for (m = 0; m < rows; m++, c += ldc) {                                                                               \
+            const BSRI_V_##S less = BSRI_SET1_##S(0u - extra[m]);                                                            \
+            for (j = 0; j < cols; j += BSRI_L_##S) BSRI_STORE_##S(c + j, BSRI_ADD_##S(BSRI_LOAD_##S(c + j), less));          \
+        }                                                                                                                    \
+    }
+#define BSRI_ADD_v6i(a, b) _mm512_add_epi32(a, b)
+#define BSRI_ADD_v4i(a, b) _mm256_add_epi32(a, b)
+BSRI_DEFINE_TILE(v6i, v6i, 4)
+BSRI_DEFINE_TILE(v4i, v4i, 2)
+BSRI_DEFINE_EXTRA(v6i, v6i)
+BSRI_DEFINE_EXTRA(v4i, v4i)
+#endif
+static void bsri_tile_walk_groups(int isa, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
+#ifdef BSRI_GROUPS
+    if (BSRI_HAS_BF16 && w->group == 2) {
+        bsri_tile_v6f(w, rows, cols, c);
+    } else if (!BSRI_HAS_I8) {
+        return;
+    } else if (isa == BSR_ISA_AVX512) {
+        if (w->count) bsri_extra_v6i(w, rows);
+        bsri_tile_v6i(w, rows, cols, c);
+    } else {
+        if (w->count) bsri_extra_v4i(w, rows);
+        bsri_tile_v4i(w, rows, cols, c);
+    }
+#else
+    (void)isa, (void)w, (void)rows, (void)cols, (void)c;
+#endif
+}
+/* Takes away what rows' sums are too large by. */
+static void bsri_tile_less(int isa, uint32_t *c, int64_t ldc, int64_t rows, int64_t cols, const uint32_t *extra) {
+#ifdef BSRI_GROUPS
+    if (isa == BSR_ISA_AVX512) bsri_less_v6i(c, ldc, rows, cols, extra);
+    else bsri_less_v4i(c, ldc, rows, cols, extra);
+#else
+    (void)isa, (void)c, (void)ldc, (void)rows, (void)cols, (void)extra;
+#endif
+}
+static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
+    if (w->group) bsri_tile_walk_groups(isa, w, rows, cols, c);
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
+}
+/* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
+   `compute`. c is row-major, ldc >= n rounded up to BSRI_LANES_MAX: columns past n, up to that, are written too (best with
+   64-byte aligned rows). b is read in its n columns only. */
+static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
+                         const void *b, int64_t ldb, void *c, int64_t ldc, int add) {
+    bsri_walk w;
+    bsri_pair pair;
+    pair.a = a, pair.b = b, pair.ahead_a = a, pair.ahead_b = b;
+    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
+    w.group = 0;
+    bsri_tile_walk(isa, compute, &w, m, n, c);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>vector-few: products with few columns                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
+typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+enum { BSRI_FEW_ROWS = 64 }; /* of sums, at most */
+typedef struct bsri_few {
+    int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
+    int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
+    int64_t tail;        /* dots: products in the last, part vector, 0: none */
+    const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
+    const bsri_entry *list; /* where they are; null: entry p is block at[p] (at null: p), `block` elements each, and goes with */
+    const int32_t *at, *col; /* b from element col[p] * step on */
+    int64_t block, step, last; /* last entry */
+} bsri_few;
+#define BSRI_F_START                                                                  \
+    const bsri_entry *list = f->list;                                                 \
+    const int32_t *at = f->at, *col = f->col, *line = f->line;                        \
+    const int64_t block = f->block, step = f->step;
+#define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
+#define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
 
 /* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
 #define BSRI_E_f_v0f float
@@ -5757,6 +6035,17 @@ static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int6
     }
 }
 
+/* The same for a tile of the transposed product, cols x rows. */
+static void bsri_finish_turned(const bsri_finish *f, void *sums, int64_t ldc, int64_t cols, int64_t rows, void *spare) {
+    if (f->rs == 1) {
+        bsri_finish_lines(f, (char *)sums, ldc, cols, rows, 1);
+    } else {
+        const int64_t ld = (cols + 15) / 16 * 16;
+        bsri_tile_load(f->isa, f->compute, spare, ld, sums, f->compute, rows, cols, 1, ldc);
+        bsri_finish_lines(f, (char *)spare, ld, rows, cols, 0);
+    }
+}
+
 /* --- accumulating: pairs are gathered, packed where they must be, and walked --- */
 typedef struct bsri_side { /* one side of the products */
     int dtype, direct; /* direct: the kernel reads it where it is */
@@ -5767,6 +6056,7 @@ enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
 enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: of the transposed product */
 typedef struct bsri_work {
     int isa, compute;
+    int group; /* numbers that are multiplied side by side */
     bsri_side a, b;
     int64_t rows, cols, inner; /* of the tile; products per pair */
     int64_t panel;             /* columns that a row of c_tile and b_pack has */
@@ -5776,6 +6066,7 @@ typedef struct bsri_work {
     int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
     bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
+    uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
@@ -5788,6 +6079,10 @@ static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int6
 }
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
+/* isa: a plan's. Few columns' kernels have no groups. */
+static void bsri_work_isa(bsri_work *w, int isa, int compute, int a, int b) {
+    w->isa = bsri_isa_base(isa), w->compute = compute, w->group = a == b && !w->few ? bsri_isa_group(isa, compute, a) : 1;
+}
 /* A tile of rows x cols sums starts, or goes on. */
 static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
     int64_t n;
@@ -5800,12 +6095,13 @@ static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t c
         w->walk.a_at = w->walk.b_at = 0;
         return;
     }
-    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * w->group;
     if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = w->more, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
-    w->walk.ldc = w->panel;
-    w->walk.kc = bsri_min(inner, w->depth);
-    w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->walk.kc));
+    w->walk.ldc = w->panel, w->walk.group = w->group > 1 ? w->group : 0, w->walk.extra = w->extra;
+    if (w->group == 4) memset(w->extra, 0, sizeof w->extra);
+    w->walk.kc = bsri_ceil_div(bsri_min(inner, w->depth), w->group);
+    w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->group / w->walk.kc));
     /* few rows: everything stays in registers, nothing is read twice */
     if (rows <= 6 && w->a.direct && w->b.direct && inner <= w->depth) w->limit = BSRI_LIST;
 }
@@ -5816,10 +6112,38 @@ static void bsri_work_flush(bsri_work *w) {
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, bsri_at(w->c_tile, w->compute, w->first * w->panel));
     k->count = 0, k->add = 1;
 }
+/* All that a tile of sums is made of has been added. */
+static void bsri_work_end(bsri_work *w) {
+    bsri_work_flush(w);
+    if (w->group == 4)
+        bsri_tile_less(w->isa, (uint32_t *)(void *)bsri_at(w->c_tile, BSR_I32, w->first * w->panel), w->panel, w->rows, w->cols,
+                       w->extra);
+}
+/* The same for groups: where whole ones stand along the products, they are read there. */
+static const void *bsri_work_a_groups(bsri_work *w, const char *a, int64_t kc) {
+    const int64_t groups = bsri_ceil_div(kc, w->group), ld = (w->rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+    bsri_walk *k = &w->walk;
+    uint32_t *slot = (uint32_t *)(void *)w->a_pack;
+    int64_t r;
+    if (w->a.cs != 1) {
+        slot += k->count * ld * groups, k->am = 1, k->ak = ld;
+        bsri_group_load(w->isa, w->group, slot, ld, a, w->a.cs, w->a.rs, kc, w->rows, 0);
+        return slot;
+    }
+    k->ak = 1, k->am = w->a.rs / w->group;
+    if (w->a.rs % w->group == 0 && kc % w->group == 0) return a; /* all pairs of a walk are alike */
+    slot += k->count * w->rows * groups, k->am = groups;
+    for (r = 0; r < w->rows; r++) {
+        slot[r * groups + groups - 1] = 0;
+        memcpy(slot + r * groups, bsri_at(a, w->a.dtype, r * w->a.rs), (size_t)(kc * w->a.size));
+    }
+    return slot;
+}
 /* The a side of one pair, kc products from a on: as it is, or in slot of a_pack with the contiguous direction kept. */
 static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
     bsri_walk *k = &w->walk;
     void *slot = bsri_at(w->a_pack, w->compute, k->count * w->rows * kc);
+    if (w->group > 1) return bsri_work_a_groups(w, a, kc);
     if (w->a.direct) {
         k->am = w->a.rs, k->ak = w->a.cs;
         return a;
@@ -5839,30 +6163,37 @@ static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
     }
     return slot;
 }
+/* kc x cols of b to where walks read them. */
+static void bsri_work_b_load(bsri_work *w, void *slot, const char *b, int64_t kc, int64_t cols) {
+    const bsri_side *s = &w->b;
+    if (w->group == 1) bsri_tile_load(w->isa, w->compute, slot, w->panel, b, s->dtype, kc, cols, s->rs, s->cs);
+    else bsri_group_load(w->isa, w->group, (uint32_t *)slot, w->panel, b, s->rs, s->cs, kc, cols, w->group == 4 ? BSRI_FLIP : 0);
+}
 static const void *bsri_work_b(bsri_work *w, const char *b, int64_t kc) {
     bsri_walk *k = &w->walk;
     const int64_t ld = w->panel;
-    void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * kc);
+    void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * k->kc);
     if (w->b.direct) {
         k->ldb = w->b.rs;
         return b;
     }
     k->ldb = ld;
-    bsri_tile_load(w->isa, w->compute, slot, ld, b, w->b.dtype, kc, w->cols, w->b.rs, w->b.cs);
+    bsri_work_b_load(w, slot, b, kc, w->cols);
     return slot;
 }
 /* sums += a b: a rows x inner, b inner x cols. Long products are cut, so that what is packed stays in L1. */
 static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char *next_a, const char *next_b) {
-    int64_t k, kc;
+    int64_t k, kc, groups;
     for (k = 0; k < w->inner; k += kc) {
         bsri_walk *walk = &w->walk;
-        kc = bsri_min(w->depth, w->inner - k);
-        if (kc != walk->kc) bsri_work_flush(w);
-        walk->kc = kc;
+        kc = bsri_min(w->depth, w->inner - k), groups = bsri_ceil_div(kc, w->group);
+        if (groups != walk->kc) bsri_work_flush(w);
+        walk->kc = groups;
         w->list[walk->count].a = bsri_work_a(w, bsri_at(a, w->a.dtype, k * w->a.cs), kc);
         w->list[walk->count].ahead_a = k + kc < w->inner ? bsri_at(a, w->a.dtype, (k + kc) * w->a.cs) : next_a;
         w->list[walk->count].ahead_b = k + kc < w->inner ? bsri_at(b, w->b.dtype, (k + kc) * w->b.rs) : next_b;
         w->list[walk->count].b = bsri_work_b(w, bsri_at(b, w->b.dtype, k * w->b.rs), kc);
+        if (w->group > 1) w->list[walk->count].ahead_b = w->list[walk->count].b; /* its rows are not where b's are */
         if (++walk->count == w->limit || w->inner > w->depth) bsri_work_flush(w);
     }
 }
@@ -5879,6 +6210,7 @@ static void bsri_few_turned(bsri_work *w, const char *a, int64_t a_size, int64_t
         pair->ahead_a = b + next->b * b_size, pair->ahead_b = a + next->a * a_size;
     }
     k->list = w->list, k->count = n, k->kc = kc, k->am = bn, k->ak = bk, k->ldb = ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    k->group = 0;
     bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, bsri_at(w->c_tile, w->compute, w->first));
 }
 /* Lines t to end of the index, or the one line that a list is. */
@@ -5981,7 +6313,8 @@ static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsr
 enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, BSRI_LIST_STRIDED, BSRI_LIST_COMPRESSED };
 typedef struct bsri_engine {
     const bsri_product *job;
-    int isa, kind, type, few;          /* few: BSRI_FEW_* */
+    int isa, products_isa, kind, type; /* what all else runs on; a plan's */
+    int few;                           /* BSRI_FEW_* */
     int64_t br, bc;                    /* rows and products of an op(A) block */
     int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
@@ -5991,6 +6324,7 @@ typedef struct bsri_engine {
     int64_t places;                    /* tiles in the order of the schedule, which may pad */
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
+    int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -6084,6 +6418,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
 }
 
 /* --- running --- */
+static int bsri_product_dtype(const bsri_product *job) { return job->a ? job->a->dtype : job->blocks->dtype; }
 static bsri_vector bsri_vector_of(const bsri_batch *batch, const bsr_dense *d, int64_t item, int64_t row, int64_t col) {
     bsri_vector v;
     memset(&v, 0, sizeof v);
@@ -6120,18 +6455,20 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
     if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
+    else if (e->turned) bsri_finish_turned(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
     else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
 /* The sums of rows [row, row + rows) of a tile, in c_tile from row `first` on. */
 static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t row,
                               int64_t rows, int64_t first) {
     const bsri_product *job = e->job;
-    const int64_t col = panel * w->panel;
+    const int64_t col = panel * e->panel, cols = bsri_min(e->panel, e->width - col);
+    const int64_t a_size = (int64_t)bsr_dtype_size(bsri_product_dtype(job)), b_size = (int64_t)bsr_dtype_size(job->b->dtype);
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
-    int n;
-    bsri_work_begin(w, first, rows, bsri_min(w->panel, e->width - col), e->bc);
+    int n, i;
+    bsri_work_begin(w, first, e->turned ? cols : rows, e->turned ? rows : cols, e->bc);
     for (r = 0; r < e->reduce; r++) {
         const bsri_sum_step s = bsri_step_of(e, item, r);
         int64_t b_at = col * s.b->col_stride;
@@ -6140,11 +6477,16 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
         else bsri_cursor_matrix(e, &c, &s, tile);
         if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
-        a = c.values + row * e->a_rs * w->a.size;
-        b = (const char *)s.b->data + b_at * w->b.size;
-        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
+        a = c.values + row * e->a_rs * a_size, b = (const char *)s.b->data + b_at * b_size;
+        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) {
+            for (i = 0; i < n && e->turned; i++) {
+                const int64_t at = list[i].a;
+                list[i].a = list[i].b, list[i].b = at;
+            }
+            bsri_work_list(w, e->turned ? b : a, e->turned ? a : b, list, n);
+        }
     }
-    bsri_work_flush(w);
+    bsri_work_end(w);
 }
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
@@ -6190,10 +6532,12 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
-    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few, w->more = 0;
-    bsri_side_set(&w->a, w->compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
-    bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
-    if (job->b->cols == 1) w->b.cs = 1;
+    const int dtype = bsri_product_dtype(job);
+    const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
+    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0;
+    bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
+    bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
+    bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
     else if (!w->few) w->b.direct = w->b.direct && w->b.cs == 1;
 }
@@ -6312,7 +6656,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
             for (sub = 0; sub < e->br; sub += e->sub_rows) {
                 bsri_work_begin(w, 0, bsri_min(e->sub_rows, e->br - sub), cols, e->bc);
                 bsri_work_list(w, c->values + (list[i].a + sub * e->a_rs) * w->a.size, x, &none, 1);
-                bsri_work_flush(w);
+                bsri_work_end(w);
                 bsri_scan_add(w, bsri_at(sums, w->compute, list[i].b + sub * rs), rs, cs);
             }
     }
@@ -6521,10 +6865,15 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
+/* Numbers multiplied side by side. */
+static int bsri_product_group(const bsri_engine *e) {
+    const int dtype = bsri_product_dtype(e->job);
+    return dtype == e->job->b->dtype ? bsri_isa_group(e->products_isa, e->job->compute, dtype) : 1;
+}
 /* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
 static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
     memset(e, 0, sizeof *e);
-    e->job = job, e->isa = job->isa ? job->isa : ctx->isa;
+    e->job = job, e->products_isa = job->isa ? job->isa : ctx->isa, e->isa = bsri_isa_base(e->products_isa);
     e->type = bsri_finish_type(job->compute, job->out->dtype);
     e->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     e->items = e->out_batch.count;
@@ -6540,8 +6889,24 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
     if (e->width <= BSRI_FEW_COLS) e->panel = BSRI_FEW_COLS;
     else if (e->br <= 3 && e->bc <= 16) e->panel *= 2;
+    else if (bsri_product_group(e) > 1 && e->br <= BSRI_TILE_ROWS / 2) e->panel *= 2; /* rows cost as much as products do */
     e->panels = bsri_ceil_div(e->width, e->panel);
     return 1;
+}
+/* Where b's columns are contiguous, its rows would be gathered for every block: blocks, which are less, are turned instead, each
+   for as many columns as tiles have room for (a_pack and lines of an output that is turned back: for some). */
+static void bsri_product_turn(bsri_engine *e) {
+    const bsr_dense *b = e->job->b;
+    const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
+    const int group = bsri_product_group(e);
+    const int direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
+    if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
+        2 * e->br < lanes)
+        return;
+    e->subs = bsri_ceil_div(e->br, most), e->sub_rows = bsri_ceil_div(e->br, e->subs);
+    e->turned = bsri_min(most, (e->sub_rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX);
+    e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
+    e->panels = bsri_ceil_div(e->width, e->panel);
 }
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
@@ -6552,6 +6917,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.few = bsri_few_mode(&e);
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
+    bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
@@ -7648,7 +8014,7 @@ typedef struct bsri_sampled {
 typedef struct bsri_sampler {
     const bsri_sampled *job;
     bsr_dense mat1, mat2; /* the job's, with the strides that are used */
-    int isa, type;
+    int isa, products_isa, type; /* as in bsri_engine */
     int64_t br, bc, rows;      /* block size, block rows */
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce;     /* as in bsri_engine; an item of a pattern-only broadcast has its own values */
@@ -7682,8 +8048,8 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
             const int64_t at_col = bsri_index(it->col, dt, first + g);
             for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
             at = (k + r) * m->row_stride + (at_col * s->bc + col) * m->col_stride;
-            bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, r * ld + g * width), ld,
-                           bsri_at(mat2, m->dtype, at), m->dtype, rows, run * width, m->row_stride, m->col_stride);
+            bsri_work_b_load(w, bsri_at(w->b_pack, w->compute, r / w->group * ld + g * width), bsri_at(mat2, m->dtype, at), rows,
+                             run * width);
         }
     }
     return w->b_pack;
@@ -7721,7 +8087,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
         const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2));
         for (k = 0; k < m1->cols; k += kc) {
             kc = bsri_min(w->depth, m1->cols - k);
-            w->walk.kc = kc;
+            w->walk.kc = bsri_ceil_div(kc, w->group);
             w->list[0].a = bsri_work_a(w, bsri_at(mat1, m1->dtype, k * m1->col_stride), kc);
             w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, p, blocks, col);
             w->list[0].ahead_a = w->list[0].a, w->list[0].ahead_b = w->list[0].b;
@@ -7729,7 +8095,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
             bsri_work_flush(w);
         }
     }
-    bsri_work_flush(w);
+    bsri_work_end(w);
 }
 static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
     const bsri_sampled *job = s->job;
@@ -7756,8 +8122,9 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
-    w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
+    w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
+    bsri_work_isa(&w, s->products_isa, job->compute, s->mat1.dtype, s->mat2.dtype);
+    w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute) * w.group;
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
     w.b.direct = w.b.direct && w.b.cs == 1;
@@ -7769,7 +8136,8 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     double blocks, area, each, ns;
     int64_t work;
     memset(&s, 0, sizeof s);
-    s.job = job, s.isa = job->isa ? job->isa : c->ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
+    s.job = job, s.products_isa = job->isa ? job->isa : c->ctx->isa, s.isa = bsri_isa_base(s.products_isa);
+    s.type = bsri_finish_type(job->compute, job->out->dtype);
     s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
     s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
     bsri_value_steps(job->out, s.o_strides);
@@ -8634,6 +9002,7 @@ static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t)
     t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
     t->first += t->group * e->group_rows;
     t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
+    t->w.group = 1, t->w.walk.group = 0;
     t->w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(e->compute), t->w.walk.kc = 0;
     bsri_side_set(&t->w.a, e->compute, e->w->dtype, e->ws[1], e->ws[2]);
 }
@@ -8783,7 +9152,7 @@ static void bsri_weights_sum(const bsri_conv_weights *e, bsri_weights_tile *t, i
         }
         t->w.list[0].a = t->w.list[0].ahead_a = t->w.a_pack, t->w.list[0].b = t->w.list[0].ahead_b = t->b;
         k->list = t->w.list, k->count = 1, k->kc = t->p.cols, k->am = 1, k->ak = BSRI_TILE_ROWS, k->ldb = k->ldc = e->ld;
-        k->a_at = k->b_at = 0, k->add = 1;
+        k->a_at = k->b_at = 0, k->add = 1, k->group = 0;
         bsri_tile_walk(e->isa, e->compute, k, n, pieces * e->width, c);
     }
 }
@@ -9144,7 +9513,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     bsri_tune_cpu(c, &key, &p);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop) return BSR_OK;
-    j->isa = p.kernel;
+    j->isa = bsri_isa_base(p.kernel);
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
     elements = (double)bsri_stored_count(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
     bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
@@ -10004,7 +10373,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
-    j.isa = p.kernel;
+    j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
     used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
@@ -10674,7 +11043,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
-    g.f.isa = p.kernel;
+    g.f.isa = bsri_isa_base(p.kernel);
     indexed = *mask, g.f.mask = &indexed;
     if (p.flags & BSR_PLAN_BUILDS_INDEX) {
         bsri_transposed_build(&c, mask, &g.index, exec->workspace);
@@ -10791,7 +11160,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
-    g.isa = p.kernel, g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
+    g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
                   bsri_partial_task, &g);
@@ -11282,7 +11651,8 @@ static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = p.kernel, j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area), j->chunks = bsri_ceil_div(j->x->nnz, j->each);
+    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+    j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
 }
@@ -11648,7 +12018,7 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
     p = bsri_plan_default(c);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop || !j->stored.batch.count) return BSR_OK;
-    j->isa = p.kernel, ns = bsri_map_ns(m, j->stored.batch.count);
+    j->isa = bsri_isa_base(p.kernel), ns = bsri_map_ns(m, j->stored.batch.count);
     if (j->over == BSR_OVER_ALL) {
         if (j->stored.batch.count > 16) bsri_parallel(c, j->stored.batch.count, ns, bsri_reduce_whole_task, j);
         else
@@ -13162,7 +13532,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
     bsri_conv_prepare(&c, &p, &q, &e);
     plan = bsri_conv_plan(&c, turned ? w->block_cols : w->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    e.isa = plan.kernel;
+    e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
     return BSR_OK;
 }
@@ -13206,7 +13576,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     e.filters = dy->rows / e.taps.groups, e.channels = x->rows / e.taps.groups;
     plan = bsri_conv_plan(&c, out->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    e.isa = plan.kernel;
+    e.isa = bsri_isa_base(plan.kernel);
     if (!stop && out->nnz) bsri_weights_run(&c, &e);
     return BSR_OK;
 }
@@ -14293,7 +14663,7 @@ static int bsri_tuned_wrong(const int32_t *f) {
     if (f[11] < 0 || f[11] > 100) return 11;
     for (i = 12; i < 18; i++)
         if (f[i] < 0 || f[i] > 1 << 20) return i;
-    if (f[12] > 3) return 12;
+    if (f[12] > BSR_ISA_AVX512_BF16) return 12;
     if (f[18] < -1000 || f[18] > 1000) return 18;
     return set ? -1 : 12;
 }
@@ -20390,10 +20760,21 @@ static int32_t bsri_tune_double(int32_t v, int32_t d, int32_t low, int32_t high)
     for (; d < 0; d++) x = x % 2 ? low - 1 : x / 2;
     return v <= 0 || x < low || x > high ? v : (int32_t)x;
 }
+/* The d-th instruction set from v on of those that run here. */
+static int32_t bsri_tune_isa(const bsr_context *ctx, int32_t v, int32_t d) {
+    const int32_t step = d > 0 ? 1 : -1;
+    int32_t at = v;
+    while (d) {
+        at += step;
+        if (at <= 0 || at >= BSRI_ISAS) return v;
+        if (bsri_isa_runs(ctx, at)) d -= step;
+    }
+    return at;
+}
 static int32_t bsri_tuner_step(int32_t i, int32_t v, int32_t d, const int32_t *values, void *user) {
     bsri_tuner *t = (bsri_tuner *)user;
     bsr_plan asked = bsri_tune_plan_of(values), have;
-    if (!bsri_tuner_cuda(t)) return i == 0 && v + d >= 1 && v + d <= BSR_ISA_AVX512 ? v + d : v;
+    if (!bsri_tuner_cuda(t)) return i == 0 ? bsri_tune_isa(t->ctx, v, d) : v;
     switch (i) {
         case 0: return v; /* tiers are tried as wholes before the climb */
         case 1: return v + d >= 0 && v + d <= 16 ? v + d : v;
@@ -21566,7 +21947,7 @@ static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
     if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, 0);
 #endif
     if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
-    if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || d->isa > bsri_isa_detect())
+    if (d->isa < 0 || d->isa >= BSRI_ISAS || (d->isa && !(bsri_isa_detect() >> d->isa & 1u)))
         return bsri_create_fail(d, error, BSR_ITEM_ISA_MISSING, d->isa);
     return BSR_OK;
 }
@@ -21582,7 +21963,7 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     *out = NULL;
     BSRI_TRY(bsri_check_desc(d, error));
     memset(&made, 0, sizeof made);
-    made.backend = BSR_BACKEND_CPU, made.widest = bsri_isa_detect(), made.isa = d->isa ? d->isa : made.widest;
+    made.backend = BSR_BACKEND_CPU, made.isas = bsri_isa_detect(), made.isa = d->isa ? d->isa : bsri_isa_best(made.isas);
     made.threads = d->threads, made.device = -1;
     made.allocator = d->allocator, made.logger = d->logger, made.table = d->table;
     memcpy(made.gpu.name, "cpu", 4);
@@ -21623,13 +22004,12 @@ BSR_API bsr_status bsr_tune_device(const bsr_context *ctx, bsr_tune_gpu *out) {
 }
 
 BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
-    static const char *const isa[] = {"?", "portable", "avx2", "avx512"};
     if (!ctx || !out) return BSR_NULL_POINTER;
     memset(out, 0, sizeof *out);
     out->version = BSR_VERSION, out->backend = ctx->backend, out->isa = ctx->isa, out->threads = ctx->threads;
     out->device = ctx->device, out->sm_count = ctx->sm_count, out->cc_major = ctx->cc_major, out->cc_minor = ctx->cc_minor;
-    out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
-    out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; "
+    out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = bsri_isa_name(ctx->isa, 1);
+    out->status_of_backends = "cpu portable, avx2, avx512, avx512_vnni, avx512_bf16: run on hardware; avx2_vnni: by a stand-in; "
 #ifdef BSRI_CUDA
                               "cuda simt, mma: run on sm_90 (H200), compiled only for sm_75 to sm_120; "
                               "cuda wgmma: run on sm_90a (H200)";

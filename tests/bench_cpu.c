@@ -14,7 +14,7 @@ static bsr_error error;
 static bsr_exec run;
 static FILE *csv;
 static uint64_t random_state = 1;
-static int targets, reached;
+static int targets, reached, isa;
 static const char *noise; /* of the last measurement: a word where other programs were in the way */
 
 /* ---- measuring ---- */
@@ -81,7 +81,8 @@ static void *random_array(int64_t n, int dtype) {
     p += 64 - (uintptr_t)p % 64; /* never freed: the program is short */
     for (i = 0; i < n; i++) {
         float x = (float)random_normal(&random_state);
-        if (dtype == BSR_F32) ((float *)(void *)p)[i] = x;
+        if (dtype == BSR_I8) p[i] = (char)(int)(40 * x);
+        else if (dtype == BSR_F32) ((float *)(void *)p)[i] = x;
         else ((uint16_t *)(void *)p)[i] = half(x, dtype);
     }
     return p;
@@ -128,19 +129,22 @@ static void (*const peer_product)(void *) =
     NULL;
 #endif
 
-/* f32: against sgemm; f16 and bf16: against f32; A^T: against A. */
+/* f32: against sgemm; f16, bf16 and i8: against f32; A^T: against A. */
 static void bench_products(int64_t block, double s) {
-    static const int types[] = {BSR_F32, BSR_BF16, BSR_F16};
+    static const int types[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_I8};
     const int64_t size = (1024 + block - 1) / block * block;
     product p;
     double flops, t, t32 = 0, t_peer;
     int i;
     p.dense_a = (float *)random_array(size * size, BSR_F32), p.dense_b = (float *)random_array(size * N, BSR_F32);
     p.dense_c = (float *)random_array(size * N, BSR_F32);
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 4; i++) {
+        const int sums = types[i] == BSR_I8 ? BSR_I32 : types[i];
+        const double target = block < 16 || i == 2 ? 0.5 : i == 1 && isa == BSR_ISA_AVX512_BF16 ? 1.5 :
+                              i == 3 && isa >= BSR_ISA_AVX2_VNNI ? 3 : 0.5;
         p.a = random_matrix(size, size, block, s, types[i]), p.trans = 0;
         p.b = bsr_dense_row_major(random_array(size * N, types[i]), types[i], size, N);
-        p.c = bsr_dense_row_major(random_array(size * N, types[i]), types[i], size, N);
+        p.c = bsr_dense_row_major(random_array(size * N, BSR_F32), sums, size, N);
         flops = 2.0 * (double)(p.a.nnz * block * block) * N;
         measure(run_product, i ? NULL : peer_product, &p, &t, &t_peer);
         if (i == 0) {
@@ -152,7 +156,7 @@ static void bench_products(int64_t block, double s) {
             measure(run_product, NULL, &p, &t, &t_peer);
             result("transposed", block, s, "f32", p.a.nnz, t, flops, "A's rate", t32 / t, 0.85);
         } else {
-            result("product", block, s, bsr_dtype_name(types[i]), p.a.nnz, t, flops, "the f32 rate", t32 / t, 0.5);
+            result("product", block, s, bsr_dtype_name(types[i]), p.a.nnz, t, flops, "the f32 rate", t32 / t, target);
         }
     }
 }
@@ -220,6 +224,7 @@ int main(int argc, char **argv) {
     run.error = &error;
     REQUIRE(bsr_create(&desc, &ctx, &error), &error);
     REQUIRE(bsr_query_info(ctx, &info), &error);
+    isa = info.isa;
 #ifdef HAVE_OPENBLAS
     openblas_set_num_threads(info.threads);
 #endif

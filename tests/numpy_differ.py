@@ -166,7 +166,7 @@ def wrapped(x, dtype):
 class Differ:
     def __init__(self, path):
         library, self.contexts = bs.Library(path), []
-        for isa in ("portable", "avx2", "avx512"):
+        for isa in [name for name in bs.ISAS if name != "default"]:
             try:
                 self.contexts.append(bs.Context(isa=isa, library=library))
             except bs.Error as e:

@@ -529,8 +529,9 @@ BT_MAY_READ_POISON TF void t_check_value_gaps(const bsr_matrix *m) {
 /* contexts                                                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-static bsr_context *t_contexts[4];
-static const char *const t_isa_names[] = {"default", "portable", "avx2", "avx512"};
+enum { T_ISAS = BSR_ISA_AVX512_BF16 }; /* the last */
+static bsr_context *t_contexts[T_ISAS + 1];
+static const char *const t_isa_names[] = {"default", "portable", "avx2", "avx512", "avx2_vnni", "avx512_vnni", "avx512_bf16"};
 /* A context of this bsr_isa for the whole program, or null where build or machine lack it. */
 TF const bsr_context *t_context(int isa) {
     bsr_context_desc desc;
@@ -542,11 +543,11 @@ TF const bsr_context *t_context(int isa) {
 }
 TF void t_contexts_end(void) {
     int i;
-    for (i = 0; i < 4; i++) bsr_destroy(t_contexts[i]), t_contexts[i] = NULL;
+    for (i = 0; i <= T_ISAS; i++) bsr_destroy(t_contexts[i]), t_contexts[i] = NULL;
 }
 /* One of the available instruction sets, another from case to case. */
 TF const bsr_context *t_any_context(void) {
-    const bsr_context *ctx = t_context((int)bt_range(1, 3));
+    const bsr_context *ctx = t_context((int)bt_range(1, T_ISAS));
     return ctx ? ctx : t_context(BSR_ISA_DEFAULT);
 }
 

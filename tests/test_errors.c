@@ -1411,7 +1411,7 @@ TEST(contexts) {
         if (bad == 1) d.backend = BSR_BACKEND_CUDA;
         if (bad == 2) d.threads = -1;
         if (bad == 3) d.threads = 4097;
-        if (bad == 4) d.isa = 4;
+        if (bad == 4) d.isa = BSR_ISA_AVX512_BF16 + 1;
         if (bad == 5) d.allocator.alloc_fn = heap_alloc;
         if (bad == 6) d.reserved[2] = 1;
         if (bad == 7) d.backend = -1;
@@ -1428,7 +1428,7 @@ TEST(contexts) {
     CHECK_INT(bsr_query_info(ctx, &info), BSR_OK), CHECK_INT(bsr_query_info(NULL, &info), BSR_NULL_POINTER),
         CHECK_INT(bsr_query_info(ctx, NULL), BSR_NULL_POINTER);
     CHECK_INT(info.version, BSR_VERSION), CHECK_INT(info.version, bsr_version()), CHECK_INT(info.backend, BSR_BACKEND_CPU),
-        CHECK(info.isa >= 1 && info.isa <= 3 && info.threads >= 1);
+        CHECK(info.isa >= BSR_ISA_PORTABLE && info.isa <= BSR_ISA_AVX512_BF16 && info.threads >= 1);
     CHECK(info.backend_name && info.isa_name && info.status_of_backends);
     bsr_destroy(ctx);
     bt_case("the logger hears of errors, and only of those");

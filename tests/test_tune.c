@@ -91,7 +91,7 @@ TEST(update) {
         if (i == 4) bad.beta = 3;
         if (i == 5) bad.m = -2;
         if (i == 6) bad.density = 101;
-        if (i == 7) bad.kernel = 4;
+        if (i == 7) bad.kernel = BSR_ISA_AVX512_BF16 + 1;
         if (i == 8) bad.stages = -1;
         if (i == 9) bad.gain = 5000;
         if (i == 10) bad.kernel = bad.tile_rows = bad.tile_cols = bad.split = 0; /* an empty value (upstream warns and skips) */
@@ -485,7 +485,7 @@ typedef struct job {
     double beta;
     int calls, spoil, fail, stop_after, logged;
     char *odd; /* an output of three bytes besides; spoil < 0: that one is wrong */
-    double times[4], clock;
+    double times[T_ISAS + 1], clock;
 } job;
 static bsr_status job_call(const bsr_exec *e, void *user) {
     job *j = (job *)user;
@@ -516,7 +516,7 @@ static job job_of(const bsr_context *ctx, int dtype) {
     s.dtype = dtype, s.block_rows = s.block_cols = 16, s.r = 4, s.c = 4, s.nnz = 8, s.index_dtype = BSR_I32;
     j.ctx = ctx, j.a = t_matrix(&s), j.b = t_random(dtype, 64, 32, ROW, NO_BATCH, 0, FILL_SIGNED);
     j.out = t_output(dtype, 64, 32, ROW, NO_BATCH);
-    j.times[1] = 3, j.times[2] = 2, j.times[3] = 2.5;
+    j.times[1] = 3, j.times[2] = 2, j.times[3] = 2.5, j.times[4] = 2.6, j.times[5] = 2.7, j.times[6] = 2.8;
     return j;
 }
 static bsr_tune_desc desc_of(job *j, bsr_tune_output *o, table *x) {
@@ -618,7 +618,8 @@ TEST(tuner_with_failures) { /* every plan's call failing in turn; a call that ne
     job j = job_of(t_context(1), BSR_F32);
     bsr_tune_row other = row_of(BSR_F32, BSR_F32, 1, 1, 1, 16, 1);
     for (fail = 1; fail <= 3; fail++) {
-        const int left = (fail != 1) + (fail != 2 && has_isa(2)) + (fail != 3 && has_isa(3)); /* plans that work */
+        int left = 0, isa;
+        for (isa = 1; isa <= T_ISAS; isa++) left += fail != isa && has_isa(isa); /* plans that work */
         j.fail = fail, d = desc_of(&j, &o, x);
         CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), left ? BSR_OK : BSR_BAD_PLAN);
         if (left) CHECK(r.row.kernel != fail && r.row.kernel > 0), CHECK_INT(r.failed, has_isa(fail));
