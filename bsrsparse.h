@@ -424,7 +424,7 @@ typedef enum bsr_op {
     BSR_OP_FORCE_32 = 0x7fffffff
 } bsr_op;
 
-/* Which argument an error speaks of: name, value, text. Below 63: what has index arrays, as bsr_exec.device_status may name it. */
+/* Which argument an error speaks of: name, value, text. Below 63: has index arrays, so bsr_exec.device_status may name it. */
 #define BSR_OPERAND_LIST(X)                                                                                      \
     X(BSR_ARG_NONE, 0, "the call")                                                                               \
     X(BSR_ARG_A, 1, "a") X(BSR_ARG_B, 2, "b") X(BSR_ARG_OUT, 3, "out") X(BSR_ARG_INPUT, 4, "input")              \
