@@ -80,10 +80,16 @@ tune:
 EXAMPLE_HEADERS := $(wildcard examples/*.h)
 TEST_HEADERS := $(wildcard tests/*.h tests/*.inc tests/fuzz/*.h)
 
-$(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm -lpthread
+# Each example is a whole program; to save time they share one object of the library, too (BSRI_IMPLEMENTED, see below), but for
+# user_functions, whose library calls its functions.
+$(B)/plain/examples.o: tests/compile/implementation.c $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -c $< -o $@
+$(B)/plain/user_functions: examples/user_functions.c $(EXAMPLE_HEADERS) $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+$(B)/plain/%: examples/%.c $(B)/plain/examples.o $(EXAMPLE_HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/examples.o -o $@ -lm -lpthread
 
-# Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
+# Each program could be compiled alone. To save time the tests share one object of the library
 # (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests. Threads share the
 # smallest work there (BSRI_PARALLEL_NS), so that every test runs on several.
 SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' '-DBSRI_STAND_INS="tests/stand_ins.h"' \

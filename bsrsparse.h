@@ -3527,8 +3527,10 @@ static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span
 /* dtype: of the operands, 0 where unknown. A macro, as compilers drop what stands behind a return before they optimize it. */
 #define BSRI_WANT_COMPILED(c, has_operation, dtype)                                                         \
     do {                                                                                                    \
+        bsr_status bsri_built_;                                                                             \
         if (!(has_operation)) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, (c)->op);        \
-        BSRI_TRY(bsri_check_compiled(c, dtype));                                                            \
+        bsri_built_ = bsri_check_compiled(c, dtype);                                                        \
+        if (bsri_built_ != BSR_OK) return bsri_built_;                                                      \
     } while (0)
 static bsr_status bsri_check_compiled(const bsri_call *c, int dtype) {
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
@@ -4448,9 +4450,9 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
    an integer and four i8. b's i8 are 128 more than they are, without a sign. Operands may stand at any address. */
 #if (defined(__clang__) && __clang_major__ >= 13) || (!defined(__clang__) && __GNUC__ >= 11)
 #define BSRI_GROUPS 1
-#define BSRI_GROUP __attribute__((aligned(1), may_alias))
-typedef float BSRI_GROUP bsri_group_f;
-typedef uint32_t BSRI_GROUP bsri_group_i;
+#define BSRI_ANYWHERE __attribute__((aligned(1), may_alias))
+typedef float BSRI_ANYWHERE bsri_group_f;
+typedef uint32_t BSRI_ANYWHERE bsri_group_i;
 #ifdef BSRI_STAND_INS /* "file.h": the three instructions for tests on machines that lack them */
 #include BSRI_STAND_INS
 #else
@@ -12405,7 +12407,7 @@ static int64_t bsri_row_of_grouped(const bsri_build *b, int64_t item, int64_t r,
     const int count = crow[rows] - crow[0];
     int16_t table[2 * BSRI_GROUP_ENTRIES], slot[BSRI_GROUP_ENTRIES], rank[BSRI_GROUP_ENTRIES];
     uint32_t key[BSRI_GROUP_ENTRIES], mask = 63, place;
-    uint64_t sorted[BSRI_GROUP_ENTRIES], *taken = sorted; /* taken: of a row's places */
+    uint64_t sorted[BSRI_GROUP_ENTRIES], *filled = sorted; /* filled: of a row's places */
     int n = 0, i, k;
     (void)item;
     while (mask + 1 < 2 * (uint32_t)count) mask = 2 * mask + 1;
@@ -12416,15 +12418,15 @@ static int64_t bsri_row_of_grouped(const bsri_build *b, int64_t item, int64_t r,
     bsri_group_rank(key, n, sorted, rank);
     for (i = 0; i < n; i++) bsri_put_block(b, to, at + rank[i], key[i], NULL, b->to.dtype, 0, 0, 0, 0);
     for (k = 0, i = 0; k < rows && b->with_values; k++) {
-        memset(taken, 0, (size_t)bsri_ceil_div((int64_t)n * bc, 64) * 8);
+        memset(filled, 0, (size_t)bsri_ceil_div((int64_t)n * bc, 64) * 8);
         for (; i < crow[k + 1] - crow[0]; i++) {
             const uint32_t inside = *(const uint32_t *)(const void *)(list + i * g->step) - key[slot[i]] * bc;
             char *dst = bsri_at(to->values, b->to.dtype, (at + rank[slot[i]]) * b->value_stride[0] + k * b->value_stride[1] +
                                                              (int64_t)inside * b->value_stride[2]);
             place = (uint32_t)slot[i] * bc + inside;
-            if (!bsri_bit_get(taken, place)) bsri_put_value(b, &g->source, (crow[0] + i) * apart, dst);
+            if (!bsri_bit_get(filled, place)) bsri_put_value(b, &g->source, (crow[0] + i) * apart, dst);
             else if (!bsri_group_add(b, &g->source, (crow[0] + i) * apart, dst)) g->twice[r] = 1;
-            bsri_bit_set(taken, place);
+            bsri_bit_set(filled, place);
         }
     }
     return n;

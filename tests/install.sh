@@ -69,7 +69,7 @@ $2"
 with_pc "headers" "[ \"\$(echo \$(pkg-config --cflags --libs bsrsparse))\" = '-I$w/usr/include/bsrsparse -lm' ]
 $cc -std=c99 -O0 $here/examples/smallest.c \$(pkg-config --cflags --libs bsrsparse) -o $w/p && $w/p | grep -q '16   17'
 [ \$(pkg-config --modversion bsrsparse) = $version ]"
-all="product sampled rows attention maps layouts parse f32 f64 f16 bf16 i8 e4m3"
+all=$(sed -n 's/^all="\(.*\)"/\1/p' tests/compile.sh) # one list
 with_pc "with OpenMP" "[ -n '${OPENMP:-}' ] || { echo '$cc has no OpenMP'; exit 77; }
 $cc -std=c99 -O0 -DBSRSPARSE_NO_SIMD $here/tests/compile/switches.c \$(pkg-config --cflags --libs bsrsparse-openmp) -o $w/o
 OMP_NUM_THREADS=2 $w/o '$all threads text'"

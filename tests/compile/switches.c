@@ -11,7 +11,7 @@ static bsr_error error;
 static bsr_exec run;
 static int wrong;
 static double space[8][16];             /* zeros in every type */
-static int there[2][32], absent[2][32]; /* operations, types: one of their calls worked, one named them as left out */
+static int there[2][64], absent[2][64]; /* operations, types: one of their calls worked, one named them as left out */
 
 /* 1: worked, 0: left out; anything else counts as wrong. What is left out is named: the operation or, of one that is there, the
    operands' type. */
@@ -126,9 +126,9 @@ int main(int argc, char **argv) {
     if (info.threads > 1) strcat(have, " threads");
     if (*bsr_item_string(BSR_ITEM_OVERLAP)) strcat(have, " text");
     bsr_destroy(ctx);
-    for (i = 0; i < 64; i++)
-        if (there[i / 32][i % 32] && absent[i / 32][i % 32])
-            printf("%s %d works and is left out\n", i < 32 ? "operation" : "type", i % 32), wrong = 1;
+    for (i = 0; i < 128; i++)
+        if (there[i / 64][i % 64] && absent[i / 64][i % 64])
+            printf("%s %d works and is left out\n", i < 64 ? "operation" : "type", i % 64), wrong = 1;
     printf("this build has:%s\n", have);
     if (argc > 1 && strcmp(have + 1, argv[1])) printf("but expected:   %s\n", argv[1]), wrong = 1;
     return wrong;
