@@ -8486,11 +8486,52 @@ static bsri_taps bsri_taps_of(const bsr_conv_shape *s) {
     return t;
 }
 
+/* A convolution as both backends walk it: what is read and what is written, in which groups. turned: the data gradient. */
+typedef struct bsri_conv_geometry {
+    bsri_image x, y;
+    bsri_taps taps;
+    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
+    int64_t phases[3];                /* grids along each axis */
+    int32_t turned, reserved;
+} bsri_conv_geometry;
 /* The pixels that panels are cut from: on each axis every step-th, from `first` on. A data gradient with strides goes through one
    such grid after another, as each has taps of its own. */
 typedef struct bsri_pixel_grid {
     int64_t images, first[3], count[3], step[3], all;
 } bsri_pixel_grid;
+BSRI_HD static void bsri_conv_grid(const bsri_conv_geometry *e, int64_t phase, bsri_pixel_grid *g) {
+    int a;
+    g->images = g->all = e->y.images;
+    for (a = 2; a >= 0; a--) {
+        const int64_t left = e->y.size[a] - (g->first[a] = phase % e->phases[a]);
+        phase /= e->phases[a], g->step[a] = e->turned ? e->taps.stride[a] : 1;
+        g->count[a] = left > 0 ? (left - 1) / g->step[a] + 1 : 0, g->all *= g->count[a];
+    }
+}
+/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
+   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
+BSRI_HD static int bsri_conv_offset(const bsri_conv_geometry *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
+    int a, exists = 1;
+    for (a = 2; a >= 0; a--) {
+        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
+        tap /= e->taps.count[a];
+        offset[a] = e->turned ? back / e->taps.stride[a] : at;
+        if (e->turned && back % e->taps.stride[a]) exists = 0;
+    }
+    return exists;
+}
+/* How many grids there are, and how many pixels the first, which is the largest, has. */
+static int64_t bsri_conv_phases(bsri_conv_geometry *e, int64_t *largest) {
+    bsri_pixel_grid g;
+    int64_t phases = 1;
+    int a;
+    for (a = 0; a < 3; a++) {
+        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1, phases *= e->phases[a];
+    }
+    bsri_conv_grid(e, 0, &g);
+    *largest = g.all;
+    return phases;
+}
 /* Pixels of a panel that follow each other along the last axis; and where those that a tap sees stand. */
 typedef struct bsri_stretch {
     int64_t image, q[3], col, n;
@@ -8639,16 +8680,14 @@ typedef struct bsri_conv {
     const bsr_epilogue *epilogue;
     double alpha, beta;
     int isa, compute, type;
-    int turned, any;  /* the data gradient; there is something to add up */
+    int any;          /* there is something to add up */
     int alone;        /* each channel is a group (depthwise) */
     int64_t line;     /* pixels of the result that are stored as if they were one line; 0: a grid's lines */
-    bsri_image x, y;  /* what is read, what is written */
-    bsri_taps taps;
-    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
-    int64_t ws[3];                    /* strides of its values */
+    bsri_conv_geometry geo;
+    int64_t ws[3];                    /* strides of w's values */
     int64_t width, cuts, ahead;       /* columns of a piece of a block, pieces of a block, pieces gathered at once */
     int64_t group_rows, rows, parts;  /* of the result: channels of a group, of a tile; tiles of a group */
-    int64_t phases[3], panel, panels; /* grids; pixels of a panel, panels of the largest grid */
+    int64_t panel, panels;            /* pixels of a panel, panels of the largest grid */
     int64_t each, chunks;             /* panels of a task, tasks that go through a grid */
     bsri_batch batch;                 /* of out */
 } bsri_conv;
@@ -8667,33 +8706,12 @@ typedef struct bsri_conv_tile {
     BSRI_ALIGN64 double b[BSRI_CONV_DEPTH * BSRI_TILE_BYTES / 8];
 } bsri_conv_tile;
 
-static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_pixel_grid *g) {
-    int a;
-    g->images = g->all = e->y.images;
-    for (a = 2; a >= 0; a--) {
-        g->first[a] = phase % e->phases[a], phase /= e->phases[a];
-        g->step[a] = e->turned ? e->taps.stride[a] : 1;
-        g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
-    }
-}
-/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
-   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
-static int bsri_conv_offset(const bsri_conv *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
-    int a, exists = 1;
-    for (a = 2; a >= 0; a--) {
-        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
-        tap /= e->taps.count[a];
-        offset[a] = e->turned ? back / e->taps.stride[a] : at;
-        if (e->turned && back % e->taps.stride[a]) exists = 0;
-    }
-    return exists;
-}
 static void bsri_conv_see(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
     static const int64_t ones[3] = {1, 1, 1};
     int64_t offset[3];
     if (t->tap == tap) return;
-    t->tap = tap, t->exists = bsri_conv_offset(e, &t->grid, tap, offset);
-    if (t->exists) bsri_panel_see(&t->p, &e->x, offset, e->turned ? ones : e->taps.stride);
+    t->tap = tap, t->exists = bsri_conv_offset(&e->geo, &t->grid, tap, offset);
+    if (t->exists) bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.turned ? ones : e->geo.taps.stride);
 }
 
 /* --- adding up --- */
@@ -8751,10 +8769,10 @@ static int bsri_conv_lines(const bsri_conv *e, const bsri_conv_tile *t, bsri_con
 static void bsri_conv_gather(const bsri_conv *e, bsri_conv_tile *t, int64_t k, int64_t n, char *b) {
     int64_t some;
     for (; n > 0; n -= some, k += some) {
-        const int64_t c = k % e->channels;
-        some = bsri_min(n, e->channels - c);
-        bsri_conv_see(e, t, k / e->channels);
-        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->channels + c, some, b, e->panel, t->w.b_pack);
+        const int64_t c = k % e->geo.channels;
+        some = bsri_min(n, e->geo.channels - c);
+        bsri_conv_see(e, t, k / e->geo.channels);
+        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->geo.channels + c, some, b, e->panel, t->w.b_pack);
         b = bsri_at(b, e->compute, some * e->panel);
     }
 }
@@ -8766,7 +8784,7 @@ static void bsri_conv_line_add(const bsri_conv *e, bsri_conv_tile *t, bsri_conv_
     for (; line->at < line->end && (piece = bsri_conv_piece(e, line->at)) >= from && piece < to; line->at++) {
         const int64_t part = e->cuts == 1 ? 0 : line->at % e->cuts, entry = e->cuts == 1 ? line->at : line->at / e->cuts;
         const int64_t k = (e->cuts == 1 ? piece : piece / e->cuts) * e->w->block_cols + part * e->width;
-        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->inner - k);
+        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->geo.inner - k);
         char *b = bsri_at(t->b, e->compute, (piece - from) * e->width * e->panel);
         const int64_t at = entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2];
         const char *a = bsri_at(e->w->values, e->w->dtype, at);
@@ -8793,14 +8811,14 @@ static void bsri_conv_forward(const bsri_conv *e, bsri_conv_tile *t) {
 /* The data gradient: stored blocks one after another, each adding what its filters saw to the channels of its taps. slot: which
    taps' pixels of these filters are gathered. */
 static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, int64_t n, int64_t slots, int64_t entry) {
-    const int64_t first = t->first - t->group * e->channels, end = first + t->count;
+    const int64_t first = t->first - t->group * e->geo.channels, end = first + t->count;
     const int64_t k = bsri_index(e->w->col_indices, e->w->index_dtype, entry) * e->w->block_cols;
-    const int64_t all = bsri_min(e->w->block_cols, e->inner - k), inside = row % e->w->block_rows;
+    const int64_t all = bsri_min(e->w->block_cols, e->geo.inner - k), inside = row % e->w->block_rows;
     int64_t j, some, lo, hi, rows;
     for (j = 0; j < all; j += some) {
-        const int64_t tap = (k + j) / e->channels, c = (k + j) % e->channels, slot = tap % slots;
+        const int64_t tap = (k + j) / e->geo.channels, c = (k + j) % e->geo.channels, slot = tap % slots;
         char *b = bsri_at(t->b, e->compute, slot * n * e->panel);
-        some = bsri_min(all - j, e->channels - c);
+        some = bsri_min(all - j, e->geo.channels - c);
         lo = bsri_max(c, first), hi = bsri_min(c + some, end);
         if (lo >= hi) continue;
         if (t->slot[slot] != tap) {
@@ -8820,9 +8838,9 @@ static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, i
     }
 }
 static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
-    const int64_t end = (t->group + 1) * e->filters, br = e->w->block_rows;
+    const int64_t end = (t->group + 1) * e->geo.filters, br = e->w->block_rows;
     int64_t row, n, p, slots, i;
-    for (row = t->group * e->filters; row < end; row += n) {
+    for (row = t->group * e->geo.filters; row < end; row += n) {
         n = bsri_min(bsri_min(br - row % br, t->w.depth), end - row), slots = BSRI_CONV_DEPTH / n;
         for (i = 0; i < slots; i++) t->slot[i] = -1;
         p = bsri_index(e->w->crow_indices, e->w->index_dtype, row / br);
@@ -8845,7 +8863,7 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             const int64_t end = bsri_index(e->w->crow_indices, dt, row + 1);
             n = bsri_min(br - inside, t->count - i);
             for (p = bsri_index(e->w->crow_indices, dt, row); p < end; p++) {
-                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->inner - col);
+                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->geo.inner - col);
                 const uint64_t bits = (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << i;
                 for (k = 0; k < last; k++) {
                     const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2], rs = e->ws[1];
@@ -8864,11 +8882,11 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             }
         }
         if (step) break;
-        for (k = 0; k < e->taps.all; k++)
-            if (!bsri_conv_offset(e, &t->grid, k, offset)) has[k] = 0;
-        for (t->used = 0, k = 0; k < e->taps.all; k++)
+        for (k = 0; k < e->geo.taps.all; k++)
+            if (!bsri_conv_offset(&e->geo, &t->grid, k, offset)) has[k] = 0;
+        for (t->used = 0, k = 0; k < e->geo.taps.all; k++)
             if (has[k] == all) row_of[k] = t->used, t->mask[t->used] = all, t->slot[t->used++] = k;
-        for (t->full = t->used, k = 0; k < e->taps.all; k++)
+        for (t->full = t->used, k = 0; k < e->geo.taps.all; k++)
             if (has[k] && has[k] != all) row_of[k] = t->used, t->mask[t->used] = has[k], t->slot[t->used++] = k;
         memset(t->b, 0, (size_t)(t->used * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
     }
@@ -8880,7 +8898,7 @@ static double bsri_conv_weight(const bsri_conv *e, const bsri_conv_tile *t, int6
    t->b; what lies beside the image is a row of zeros. */
 #define BSRI_CONV_SEEN 1024
 static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
-    const int direct = e->x.dtype == e->compute;
+    const int direct = e->geo.x.dtype == e->compute;
     const int64_t ld = BSRI_TILE_ROWS, some = direct ? BSRI_CONV_SEEN / bsri_max(1, t->full) : t->p.cols;
     const void *seen[BSRI_CONV_SEEN];
     int64_t at, tap, n, j;
@@ -8893,9 +8911,9 @@ static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
             for (r = 0; r < t->p.runs; r++) {
                 const bsri_run *run = &t->p.run[r];
                 const int64_t from = bsri_max(at, run->col), to = bsri_min(at + n, run->col + run->n);
-                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->x.dtype);
+                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->geo.x.dtype);
                 const char *x = run->at < 0 ? (const char *)t->w.b_pack
-                                            : bsri_at(e->x.data, e->x.dtype, run->at + (from - run->col) * t->p.step + t->first);
+                                            : bsri_at(e->geo.x.data, e->geo.x.dtype, run->at + (from - run->col) * t->p.step + t->first);
                 for (j = from; j < to; j++) seen[(j - at) * t->full + tap] = x + (j - from) * step;
             }
         }
@@ -8927,17 +8945,17 @@ static void bsri_conv_alone_some(const bsri_conv *e, bsri_conv_tile *t, int64_t 
 }
 /* Channels apart: a line of sums for each of them. */
 static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
-    const int direct = e->x.dtype == e->compute && t->p.step == 1;
+    const int direct = e->geo.x.dtype == e->compute && t->p.step == 1;
     int64_t i;
     int r;
     for (r = 0; r < t->p.runs; r++) {
         const bsri_run *run = &t->p.run[r];
         if (run->at < 0) continue;
         for (i = 0; i < t->count; i++) {
-            const void *x = bsri_at(e->x.data, e->x.dtype, run->at + (t->first + i) * e->x.channel);
+            const void *x = bsri_at(e->geo.x.data, e->geo.x.dtype, run->at + (t->first + i) * e->geo.x.channel);
             if (!((uint64_t)t->mask[tap] >> i & 1)) continue;
             if (!direct) {
-                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->x.dtype, t->p.step, run->n);
+                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->geo.x.dtype, t->p.step, run->n);
                 x = t->w.b_pack;
             }
             bsri_row_op(e->isa, e->compute, BSRI_ADD_SCALED, bsri_at(t->c, e->compute, i * e->panel + run->col), x,
@@ -8946,7 +8964,7 @@ static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t
     }
 }
 static void bsri_conv_alone(const bsri_conv *e, bsri_conv_tile *t) {
-    const int last = e->x.channel == 1;
+    const int last = e->geo.x.channel == 1;
     int64_t tap;
     if (last && t->full) bsri_conv_alone_full(e, t);
     for (tap = last ? t->full : 0; tap < t->used; tap++) {
@@ -8969,16 +8987,16 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
         for (a = 2; a >= 0; a--) {
             i[a] = t->grid.first[a] + rest % t->grid.count[a] * t->grid.step[a], rest /= t->grid.count[a];
         }
-        item = (rest * e->y.size[0] + i[0]) * e->y.size[1] + i[1];
-        at = rest * e->y.step + i[0] * e->y.stride[0] + i[1] * e->y.stride[1] + i[2] * e->y.stride[2];
+        item = (rest * e->geo.y.size[0] + i[0]) * e->geo.y.size[1] + i[1];
+        at = rest * e->geo.y.step + i[0] * e->geo.y.stride[0] + i[1] * e->geo.y.stride[1] + i[2] * e->geo.y.stride[2];
         for (row = 0; row < t->count; row += rows) {
             const int64_t channel = t->first + row;
             bsri_finish f;
             memset(&f, 0, sizeof f);
             rows = bsri_min(BSRI_TILE_ROWS, t->count - row);
             f.isa = e->isa, f.compute = e->compute, f.type = e->type, f.alpha = e->alpha, f.beta = e->beta;
-            f.out = bsri_at(e->y.data, e->y.dtype, at + channel * e->y.channel), f.out_dtype = e->y.dtype;
-            f.rs = e->y.channel, f.cs = e->y.stride[2] * t->grid.step[2];
+            f.out = bsri_at(e->geo.y.data, e->geo.y.dtype, at + channel * e->geo.y.channel), f.out_dtype = e->geo.y.dtype;
+            f.rs = e->geo.y.channel, f.cs = e->geo.y.stride[2] * t->grid.step[2];
             f.at.batch = item, f.at.head = 0, f.at.row = channel, f.at.col = i[2];
             if (e->beta != 0.0) f.input = bsri_vector_of(&e->batch, e->input, item, channel, i[2]);
             if (ep) {
@@ -8998,10 +9016,10 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
 /* --- running --- */
 /* The tiles of one panel come one after another. */
 static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, tile = task % tiles;
-    bsri_conv_grid(e, task / tiles / e->chunks, &t->grid);
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups, tile = task % tiles;
+    bsri_conv_grid(&e->geo, task / tiles / e->chunks, &t->grid);
     t->group = e->alone ? 0 : tile / e->parts, t->first = tile % e->parts * e->rows;
-    t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
+    t->count = bsri_min(e->rows, (e->alone ? e->geo.y.channels : e->group_rows) - t->first);
     t->first += t->group * e->group_rows;
     t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
     t->w.group = 1, t->w.walk.group = 0;
@@ -9010,8 +9028,8 @@ static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t)
 }
 static void bsri_conv_task(void *arg, int64_t task) {
     const bsri_conv *e = (const bsri_conv *)arg;
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
-    const int last = e->alone && e->x.channel == 1;
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
+    const int last = e->alone && e->geo.x.channel == 1;
     bsri_conv_tile t;
     int64_t at, end;
     bsri_conv_begin(e, task, &t);
@@ -9020,10 +9038,10 @@ static void bsri_conv_task(void *arg, int64_t task) {
     for (at = first; at < end; at += e->panel) {
         bsri_panel_begin(&t.p, &t.grid, at, bsri_min(e->panel, end - at));
         t.tap = -1, t.exists = 0;
-        if (!last || !e->any || !t.full || e->x.dtype != e->compute)
+        if (!last || !e->any || !t.full || e->geo.x.dtype != e->compute)
             memset(t.c, 0, (size_t)(last ? BSRI_TILE_ROWS * t.p.cols : e->panel * t.count) * bsr_dtype_size(e->compute));
         if (e->any && e->alone) bsri_conv_alone(e, &t);
-        else if (e->any && e->turned) bsri_conv_backward(e, &t);
+        else if (e->any && e->geo.turned) bsri_conv_backward(e, &t);
         else if (e->any) bsri_conv_forward(e, &t);
         bsri_conv_finish(e, &t, last);
     }
@@ -9038,13 +9056,13 @@ static int64_t bsri_conv_stride(const bsr_dense *d, int dims, int axis) {
 /* How many pixels of the result are stored as if they were one line. The program's functions are told places, so lines stay. */
 static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     const bsr_dense *all[4] = {e->out, NULL, NULL, NULL};
-    int64_t line = e->y.size[2];
+    int64_t line = e->geo.y.size[2];
     int a, i, joined = 1;
     all[1] = e->beta != 0.0 ? e->input : NULL;
     if (e->epilogue) all[2] = e->epilogue->right_alpha, all[3] = e->epilogue->bias;
     if (e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) return line;
     for (a = 1; a >= -1 && joined && line > 1; a--) {
-        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t size = a < 0 ? e->geo.y.images : e->geo.y.size[a];
         if (size == 1) continue;
         for (i = 0; i < 4; i++)
             if (all[i] && bsri_conv_stride(all[i], dims, a) != line * bsri_conv_stride(all[i], dims, 2)) joined = 0;
@@ -9053,39 +9071,34 @@ static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     return line;
 }
 static double bsri_conv_ns(const bsri_conv *e) {
-    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
-    const double size = (double)bsr_dtype_size(e->x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
-    return bsri_work_ns(pixels * (double)e->y.channels * (double)bsr_dtype_size(e->y.dtype),
+    const double pixels = (double)e->geo.y.images * (double)e->geo.y.size[0] * (double)e->geo.y.size[1] * (double)e->geo.y.size[2];
+    const double size = (double)bsr_dtype_size(e->geo.x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
+    return bsri_work_ns(pixels * (double)e->geo.y.channels * (double)bsr_dtype_size(e->geo.y.dtype),
                         stored * (double)(e->w->block_rows * e->w->block_cols) * pixels * size / 4.0, stored * pixels / 64.0);
 }
 static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), bc = e->w->block_cols;
-    int64_t phases = 1, grids = 1, tiles;
-    bsri_pixel_grid g;
+    int64_t phases, grids = 1, tiles, pixels;
     int a;
     bsri_value_steps(e->w, e->ws);
-    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels;
-    e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->panel = bsri_tile_cols(e->compute), e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, BSRI_CONV_DEPTH), e->width = bsri_ceil_div(bc, e->cuts);
     e->ahead = e->cuts > 1 ? 1 : BSRI_CONV_DEPTH / e->width;
-    for (a = 0; a < 3; a++) {
-        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1;
-        phases *= e->phases[a], grids = bsri_max(grids, e->turned ? e->taps.stride[a] : 1);
-    }
-    bsri_conv_grid(e, 0, &g);
-    if (!g.all || !e->y.channels) return;
+    for (a = 0; a < 3; a++) grids = bsri_max(grids, e->geo.turned ? e->geo.taps.stride[a] : 1);
+    phases = bsri_conv_phases(&e->geo, &pixels);
+    if (!pixels || !e->geo.y.channels) return;
     e->line = grids > 1 ? 0 : bsri_conv_line_of(e, dims);
     if (grids > 1 && e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) e->line = 1;
-    e->panels = bsri_ceil_div(g.all, e->panel), e->group_rows = e->turned ? e->channels : e->filters;
-    e->alone = e->channels == 1 && e->filters == 1 && e->taps.groups > 1 &&
-               e->taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b && e->taps.all <= BSRI_CONV_DEPTH;
-    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->turned ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows
-                                                                          : BSRI_CONV_ROWS);
+    e->panels = bsri_ceil_div(pixels, e->panel), e->group_rows = e->geo.turned ? e->geo.channels : e->geo.filters;
+    e->alone = e->geo.channels == 1 && e->geo.filters == 1 && e->geo.taps.groups > 1 && e->geo.taps.all <= BSRI_CONV_DEPTH &&
+               e->geo.taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b;
+    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->geo.turned
+                              ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows : BSRI_CONV_ROWS);
     if (e->alone) e->rows = BSRI_TILE_ROWS;
-    else if (phases * e->panels * e->taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
+    else if (phases * e->panels * e->geo.taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
         e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
-    e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
-    tiles = e->alone ? e->parts : e->parts * e->taps.groups;
+    e->parts = bsri_ceil_div(e->alone ? e->geo.y.channels : e->group_rows, e->rows);
+    tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
     e->each = e->alone ? bsri_max(1, bsri_min(64, phases * e->panels * tiles / (4 * bsri_threads(c)))) : 1;
     e->chunks = bsri_ceil_div(e->panels, e->each);
     bsri_parallel(c, phases * e->chunks * tiles, bsri_conv_ns(e), bsri_conv_task, e);
@@ -9102,9 +9115,7 @@ typedef struct bsri_conv_weights {
     const bsr_matrix *out, *input;
     double alpha, beta;
     int isa, compute, type;
-    bsri_image x, dy;
-    bsri_taps taps;
-    int64_t filters, channels, inner;
+    bsri_conv_geometry geo;     /* y: dy */
     int64_t ws[3], is[3];       /* strides of out's values, of the input's */
     int64_t ld, panel;          /* numbers in a row of sums; pixels at once */
     int64_t width, cuts, per;   /* as in bsri_conv; pieces in a tile */
@@ -9122,18 +9133,15 @@ typedef struct bsri_weights_tile {
 static void bsri_weights_gather(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t group, int64_t k, int64_t n, char *b) {
     int64_t some, i;
     for (; n > 0; n -= some, k += some, b = bsri_at(b, e->compute, some)) {
-        const int64_t c = k % e->channels;
-        int64_t offset[3], tap = k / e->channels;
-        int a;
-        some = k < e->inner ? bsri_min(n, e->channels - c) : n;
-        for (i = 0; i < t->p.cols && k >= e->inner; i++)
+        const int64_t c = k % e->geo.channels;
+        int64_t offset[3];
+        some = k < e->geo.inner ? bsri_min(n, e->geo.channels - c) : n;
+        for (i = 0; i < t->p.cols && k >= e->geo.inner; i++)
             memset(bsri_at(b, e->compute, i * e->ld), 0, (size_t)n * bsr_dtype_size(e->compute));
-        if (k >= e->inner) continue;
-        for (a = 2; a >= 0; a--) {
-            offset[a] = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], tap /= e->taps.count[a];
-        }
-        bsri_panel_see(&t->p, &e->x, offset, e->taps.stride);
-        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->channels + c, some, b, e->ld);
+        if (k >= e->geo.inner) continue;
+        (void)bsri_conv_offset(&e->geo, &e->grid, k / e->geo.channels, offset);
+        bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.taps.stride);
+        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->geo.channels + c, some, b, e->ld);
     }
 }
 /* Rows `row` to row + n of w, which are of one group, at `pieces` pieces from `first` on. */
@@ -9144,12 +9152,12 @@ static void bsri_weights_sum(const bsri_conv_weights *e, bsri_weights_tile *t, i
     int64_t at, v;
     for (at = 0; at < e->grid.all; at += e->panel) {
         bsri_panel_begin(&t->p, &e->grid, at, bsri_min(e->panel, e->grid.all - at));
-        bsri_panel_see(&t->p, &e->dy, zeros, ones);
+        bsri_panel_see(&t->p, &e->geo.y, zeros, ones);
         bsri_panel_rows(&t->p, e->isa, e->compute, row, n, t->w.a_pack, BSRI_TILE_ROWS);
         for (v = 0; v < pieces; v++) {
             const int64_t col = bsri_index(e->out->col_indices, e->out->index_dtype, (first + v) / e->cuts);
             const int64_t part = (first + v) % e->cuts * e->width;
-            bsri_weights_gather(e, t, row / e->filters, col * e->out->block_cols + part,
+            bsri_weights_gather(e, t, row / e->geo.filters, col * e->out->block_cols + part,
                                 bsri_min(e->width, e->out->block_cols - part), bsri_at(t->b, e->compute, v * e->width));
         }
         t->w.list[0].a = t->w.list[0].ahead_a = t->w.a_pack, t->w.list[0].b = t->w.list[0].ahead_b = t->b;
@@ -9189,13 +9197,13 @@ static void bsri_weights_task(void *arg, int64_t task) {
     const int64_t first = bsri_index(e->out->crow_indices, e->out->index_dtype, line) * e->cuts + chunk * e->per;
     const int64_t last = bsri_index(e->out->crow_indices, e->out->index_dtype, line + 1) * e->cuts;
     const int64_t pieces = bsri_min(e->per, last - first), row = line * e->out->block_rows + inside;
-    const int64_t all = bsri_min(row + rows, e->filters * e->taps.groups);
+    const int64_t all = bsri_min(row + rows, e->geo.filters * e->geo.taps.groups);
     bsri_weights_tile t;
     int64_t r, n;
     if (pieces <= 0) return;
     memset(t.c, 0, (size_t)(rows * e->ld) * bsr_dtype_size(e->compute));
     for (r = row; r < all && e->alpha != 0.0; r += n) {
-        n = bsri_min(all - r, e->filters - r % e->filters);
+        n = bsri_min(all - r, e->geo.filters - r % e->geo.filters);
         bsri_weights_sum(e, &t, r, n, first, pieces, bsri_at(t.c, e->compute, (r - row) * e->ld));
     }
     bsri_weights_finish(e, &t, inside, rows, first, pieces);
@@ -9204,17 +9212,15 @@ static void bsri_weights_run(const bsri_call *c, bsri_conv_weights *e) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), br = e->out->block_rows, bc = e->out->block_cols;
     const int64_t lines = bsri_block_rows(e->out);
     double stored, pixels;
-    int64_t i, most = 0;
-    int a;
+    int64_t i, all, most = 0;
     bsri_value_steps(e->out, e->ws);
     if (e->beta != 0.0) bsri_value_steps(e->input, e->is);
     e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size);
-    e->inner = e->taps.all * e->channels;
     e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, e->ld), e->width = bsri_ceil_div(bc, e->cuts), e->per = e->ld / e->width;
     e->subs = bsri_ceil_div(br, BSRI_TILE_ROWS), e->sub_rows = bsri_ceil_div(br, e->subs);
-    e->grid.images = e->grid.all = e->dy.images;
-    for (a = 0; a < 3; a++) e->grid.step[a] = 1, e->grid.count[a] = e->dy.size[a], e->grid.all *= e->dy.size[a];
+    bsri_conv_phases(&e->geo, &all);
+    bsri_conv_grid(&e->geo, 0, &e->grid);
     for (i = 0; i < lines; i++)
         most = bsri_max(most, bsri_index(e->out->crow_indices, e->out->index_dtype, i + 1) -
                                   bsri_index(e->out->crow_indices, e->out->index_dtype, i));
@@ -13491,14 +13497,19 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
 }
+static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const bsr_dense *x, const bsr_dense *y, int turned) {
+    bsri_conv_geometry g;
+    memset(&g, 0, sizeof g);
+    g.x = bsri_image_of(x, p->shape->dims), g.y = bsri_image_of(y, p->shape->dims), g.taps = bsri_taps_of(p->shape);
+    g.filters = p->gives->rows / g.taps.groups, g.channels = p->takes->rows / g.taps.groups;
+    g.inner = g.taps.all * g.channels, g.turned = turned;
+    return g;
+}
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
     e->w = p->w, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
-    e->turned = q->trans, e->compute = bsri_compute_dtype(c, p->w->dtype);
+    e->geo = bsri_conv_geometry_of(p, q->b, q->out, q->trans), e->compute = bsri_compute_dtype(c, p->w->dtype);
     e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
-    e->x = bsri_image_of(q->b, p->shape->dims), e->y = bsri_image_of(q->out, p->shape->dims);
-    e->taps = bsri_taps_of(p->shape);
-    e->filters = p->gives->rows / e->taps.groups, e->channels = p->takes->rows / e->taps.groups;
     e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
 }
 static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compute) {
@@ -13574,8 +13585,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv_weights(&c, &p, &q));
     e.out = out, e.input = input, e.alpha = alpha, e.beta = beta, e.compute = bsri_compute_dtype(&c, x->dtype);
-    e.x = bsri_image_of(x, shape->dims), e.dy = bsri_image_of(dy, shape->dims), e.taps = bsri_taps_of(shape);
-    e.filters = dy->rows / e.taps.groups, e.channels = x->rows / e.taps.groups;
+    e.geo = bsri_conv_geometry_of(&p, x, dy, 0);
     plan = bsri_conv_plan(&c, out->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
