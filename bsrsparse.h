@@ -81,12 +81,14 @@
      cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
+     cuda-plan-conv     convolutions: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        queues, launches, what choosers are asked, the device
      cuda-products      products and sampled products on the CUDA backend
+     cuda-conv          convolutions on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
@@ -886,6 +888,8 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
+    X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
+    X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -2433,7 +2437,8 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT ||
+           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -13517,33 +13522,39 @@ static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compu
     p.tile_rows = (int32_t)bsri_tile_rows(block_rows), p.tile_cols = (int32_t)bsri_tile_cols(compute), p.flags = BSR_PLAN_PACKS_B;
     return p;
 }
-static bsr_status bsri_check_conv_backend(const bsri_call *c) {
-    return bsri_on_cuda(c) ? bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c->op) : BSR_OK;
-}
+BSRI_CUDA_PART(bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims))
+BSRI_CUDA_PART(bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e))
 
+/* All that comes before a backend. */
+static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_call *p,
+                                  bsri_product_call *q, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                  const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x,
+                                  const bsr_epilogue *epilogue, const bsr_dense *out) {
+    const int turned = trans == BSR_TRANS_A;
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, w ? w->dtype : 0);
+    if (trans && !turned) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
+    q->alpha = alpha, q->beta = beta, q->a = w, q->b = x, q->input = input, q->out = out, q->epilogue = epilogue;
+    q->trans = turned, q->id_a = BSR_ARG_W, q->id_b = BSR_ARG_X, q->id_out = BSR_ARG_OUT;
+    p->shape = shape, p->w = w, p->takes = turned ? out : x, p->gives = turned ? x : out, p->id_w = BSR_ARG_W;
+    p->id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p->id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv(c, p, q));
+    return bsri_resolve_scalars(c, q);
+}
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                             const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x, const bsr_epilogue *epilogue,
                             const bsr_dense *out, const bsr_exec *exec) {
-    const int turned = trans == BSR_TRANS_A;
     bsri_product_call q;
     bsri_conv_call p;
     bsri_conv e;
     bsri_call c;
     bsr_plan plan;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, w ? w->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    if (trans && !turned) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
-    q.alpha = alpha, q.beta = beta, q.a = w, q.b = x, q.input = input, q.out = out, q.epilogue = epilogue, q.trans = turned;
-    q.id_a = BSR_ARG_W, q.id_b = BSR_ARG_X, q.id_out = BSR_ARG_OUT;
-    p.shape = shape, p.w = w, p.takes = turned ? out : x, p.gives = turned ? x : out, p.id_w = BSR_ARG_W;
-    p.id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p.id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv(&c, &p, &q));
-    BSRI_TRY(bsri_resolve_scalars(&c, &q));
+    BSRI_TRY(bsri_conv_start(&c, ctx, exec, &p, &q, beta, input, alpha, trans, shape, w, x, epilogue, out));
     bsri_conv_prepare(&c, &p, &q, &e);
-    plan = bsri_conv_plan(&c, turned ? w->block_cols : w->block_rows, e.compute);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_conv(&c, &e, shape->dims));
+    plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
@@ -13568,24 +13579,30 @@ static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_ca
     BSRI_TRY(bsri_check_structure(c, p->w, BSR_ARG_OUT, 0));
     return q->input ? bsri_check_same_pattern(c, p->w, q->input, BSR_ARG_INPUT) : BSR_OK;
 }
+static bsr_status bsri_conv_weights_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_weights *e,
+                                          double beta, const bsr_matrix *input, double alpha, const bsr_conv_shape *shape,
+                                          const bsr_dense *dy, const bsr_dense *x, const bsr_matrix *out) {
+    bsri_sampled_call q;
+    bsri_conv_call p;
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
+    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(e, 0, sizeof *e);
+    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
+    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv_weights(c, &p, &q));
+    e->out = out, e->input = input, e->alpha = alpha, e->beta = beta, e->compute = bsri_compute_dtype(c, x->dtype);
+    e->geo = bsri_conv_geometry_of(&p, x, dy, 0);
+    return BSR_OK;
+}
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec) {
-    bsri_sampled_call q;
-    bsri_conv_call p;
     bsri_conv_weights e;
     bsri_call c;
     bsr_plan plan;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(&e, 0, sizeof e);
-    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
-    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv_weights(&c, &p, &q));
-    e.out = out, e.input = input, e.alpha = alpha, e.beta = beta, e.compute = bsri_compute_dtype(&c, x->dtype);
-    e.geo = bsri_conv_geometry_of(&p, x, dy, 0);
+    BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_conv_weights(&c, &e));
     plan = bsri_conv_plan(&c, out->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
@@ -13638,7 +13655,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
     if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
-    BSRI_TRY(bsri_check_conv_backend(&c));
+    if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     rest = *c.exec, bytes = (bytes + 63) / 64 * 64;
@@ -15168,6 +15185,62 @@ typedef struct bsri_dev_sampled {
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
+/* A convolution as its own kernels see it: of is what is read and written as a product would have it, but for b and the sizes;
+   out's batch is the images and all axes but the last. */
+typedef struct bsri_dev_conv {
+    bsri_dev_product of;
+    bsri_conv_geometry geo;
+    int64_t ws[3];               /* element strides of w's values */
+    int64_t phases, panels;      /* grids; panels of pixels of the largest one */
+    int64_t units, parts;        /* of a panel: tiles; of them those of a block row of w, or of a group's channels */
+    int32_t any, reserved;       /* there is something to add up */
+} bsri_dev_conv;
+/* The same of a weight gradient: mat1, mat2 stay empty. */
+typedef struct bsri_dev_conv_weights {
+    bsri_dev_sampled of;
+    bsri_conv_geometry geo; /* y: dy */
+    int64_t pixels;         /* of all images */
+} bsri_dev_conv_weights;
+
+/* Images as kernels on tensor cores copy them: pieces of 16 bytes from image to image and along each axis. */
+typedef struct bsri_dev_pieces {
+    const char *data;
+    int32_t step[4], size[3];
+} bsri_dev_pieces;
+/* An operand of a convolution's epilogue, or out: elements from image to image and along each axis, from channel to channel; 0
+   where it is repeated. data null: absent. */
+typedef struct bsri_dev_channels {
+    char *data;
+    int64_t step[4], rs;
+    int32_t dtype, reserved;
+} bsri_dev_channels;
+/* By mma.sync. A tile is rows of one block row, or of a data gradient's line of channels, times tile_cols pixels; its products are
+   the stored blocks of that line, which a data gradient finds by the transposed index. */
+enum { BSRI_CONV_TAPS = 512, BSRI_CONV_LIST = 256, BSRI_CONV_STAGES = 4, BSRI_CONV_BESIDE = -(1 << 30) };
+typedef struct bsri_dev_conv_mma {
+    bsri_dev_conv of;
+    bsri_dev_pieces x;
+    bsri_dev_channels operand[5];            /* left, right, input, bias, out */
+    const void *ptr, *col, *position;        /* of the lines; position: null where entries are numbered like the blocks */
+    const char *values;
+    int64_t a_block, a_line;                 /* bytes: from block to block, between their lines as stored */
+    int32_t dt, a_trans;                     /* of indices; products run across these lines */
+    int32_t rows, subs;                      /* of a tile; steps of a block's products */
+    int32_t per_tap;                         /* blocks of a tap: columns of blocks of w */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_mma;
+/* Weight gradients: a tile is rows of a block row and up to `blocks` of its stored blocks, or a part of one; its products are a
+   share of the pixels. part: what each share adds up, in f32, or null: there is one. */
+typedef struct bsri_dev_conv_weights_mma {
+    bsri_dev_conv_weights of;
+    bsri_dev_pieces x, dy;
+    float *part;
+    int64_t each;                            /* pixels of a share */
+    int64_t tiles;                           /* of all block rows, at most */
+    int32_t shares, rows, parts, blocks, cuts; /* rows of a tile, tiles of a block row; stored blocks of a tile, or cuts of one */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_weights_mma;
+
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
    list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
    says which of the rows have a block in that column. */
@@ -15676,6 +15749,19 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
+/* A warp owns MW rows and 64 pixels or, of weight gradients, columns (B_ROWS). */
+template <class T, int MW_, bool B_ROWS> struct bsri_conv_mma_tile : bsri_tile {
+    typedef T type;
+    typedef bsri_mma_tile<T, MW_, MW_, 1, 64, 1, B_ROWS> warp;
+    static constexpr int MW = MW_, KS = MW_, THREADS = 256, CTAS = 2, STAGES = BSRI_CONV_STAGES;
+    static constexpr int LINE = warp::LINE, PIECES = LINE / 16; /* of a line of 16-byte pieces along KS */
+    static constexpr int SHARED = STAGES * ((MW == 32 ? 2 : 1) * warp::A_BYTES + 4 * warp::B_BYTES); /* 64 or 16 x 256 */
+};
+
+struct bsri_conv_add_tile : bsri_tile {
+    static constexpr int THREADS = 256;
+};
+
 template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
@@ -15764,7 +15850,10 @@ enum {
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
-    BSRI_FOR_ATTENTION
+    BSRI_FOR_ATTENTION,
+    BSRI_FOR_CONV,
+    BSRI_FOR_CONV_WEIGHTS,
+    BSRI_FOR_CONV_ADD /* shares of weight gradients */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -15988,6 +16077,24 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+#define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                                         \
+    X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)                      \
+    X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)                        \
+    X(CONV_WEIGHTS_SIMT_16X16_##D, n + 2, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>) \
+    X(CONV_WEIGHTS_SIMT_64X64_##D, n + 3, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)
+#define BSRI_KERNELS_CONV_MMA(X, n, D, T)                                                                                            \
+    X(CONV_MMA_32_##D, n + 0, CONV, MMA, D, 32, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 32, false>)                               \
+    X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                               \
+    X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>)        \
+    X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+#define BSRI_KERNELS_CONV(X)                                                                 \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_CONV_SIMT(X, 800, F32, float, float))          \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_CONV_SIMT(X, 804, F64, double, double))             \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_CONV_SIMT(X, 808, I32, int32_t, uint32_t))           \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                             \
+    X(CONV_WEIGHTS_ADD, 818, CONV_ADD, SIMT, F32, 1, NONE, bsri_conv_weights_add, bsri_conv_add_tile))  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16003,7 +16110,8 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
+    BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -17855,6 +17963,189 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-conv: convolutions: choice, parameters                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Tiles of few rows where few belong together: takes everything. */
+static bsri_choice bsri_simt_choose_conv(const bsri_dev_conv *p, int compute, const bsr_plan *asked, bsri_dev_conv *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int64_t together = e->turned ? bsri_min(e->channels, p->of.a.block_cols) : bsri_min(e->filters, p->of.a.block_rows);
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV, BSRI_TIER_SIMT, compute);
+    w.rows = asked->tile_rows == 16 || asked->tile_rows == 64 ? asked->tile_rows : together <= 16 ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    int64_t pixels;
+    if (!c.kernel) return c;
+    *m = *p, m->phases = bsri_conv_phases(&m->geo, &pixels), m->panels = bsri_ceil_div(pixels, c.tile_cols);
+    m->parts = bsri_ceil_div(e->turned ? e->channels : p->of.a.block_rows, c.tile_rows);
+    m->units = m->parts * (e->turned ? e->taps.groups : bsri_block_rows(&p->of.a));
+    c.grid = m->phases * m->panels * m->units;
+    return c;
+}
+static bsri_choice bsri_simt_choose_conv_weights(const bsri_dev_conv_weights *p, int compute, const bsr_plan *asked,
+                                                 bsri_dev_conv_weights *m) {
+    const bsr_matrix *out = &p->of.out;
+    const int small = asked->tile_rows ? asked->tile_rows == 16 : out->block_rows <= 16 && out->block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_SIMT, compute);
+    w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->of.subs = bsri_ceil_div(out->block_rows, c.tile_rows);
+    m->of.panels = bsri_ceil_div(out->block_cols, c.tile_cols), c.grid = out->nnz * m->of.subs * m->of.panels;
+    return c;
+}
+/* Can an image be copied by pieces of 16 bytes that are channels, and counted in 32 bits? */
+static int bsri_conv_pieces(const bsri_image *x, bsri_dev_pieces *p) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(x->dtype), most = -(int64_t)BSRI_CONV_BESIDE;
+    double pieces = 0;
+    int a;
+    memset(p, 0, sizeof *p), p->data = x->data;
+    if ((uintptr_t)x->data % 16 || (x->channel != 1 && x->channels > 1)) return 0;
+    for (a = 0; a < 4; a++) {
+        const int64_t size = a ? x->size[a - 1] : x->images, stride = size > 1 ? a ? x->stride[a - 1] : x->step : 0;
+        if (stride % unit || size > most) return 0;
+        pieces += (double)size * (double)(stride / unit);
+        p->step[a] = (int32_t)bsri_min(stride / unit, INT32_MAX);
+        if (a) p->size[a - 1] = (int32_t)size;
+    }
+    return pieces < 0x1p30;
+}
+/* What tensor cores ask of blocks, rows and inner size of op(w)'s, and of everything that is counted. */
+static int bsri_conv_mma_refuses(const bsr_context *ctx, const bsri_conv_geometry *e, const bsr_matrix *w, int compute) {
+    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
+    double reach = 0;
+    int a;
+    if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
+    if (!bsri_is_half(e->x.dtype) || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (w->block_rows % 16 || w->block_cols % 16) return BSR_WHY_BLOCK;
+    if (e->channels % w->block_cols || (e->filters % w->block_rows && (e->turned || e->taps.groups > 1))) return BSR_WHY_TAPS;
+    if (e->taps.all > BSRI_CONV_TAPS) return BSR_WHY_TAPS;
+    for (a = 0; a < 3; a++) {
+        reach += (double)e->taps.before[a] + (double)e->taps.dilation[a] * (double)e->taps.count[a] + (double)e->taps.stride[a];
+        reach += (double)e->y.size[a] * (double)e->taps.stride[a];
+    }
+    return pixels >= 0x1p30 || reach >= 0x1p29 || w->nnz >= INT32_MAX / 2 || w->cols >= INT32_MAX / 2 ||
+           w->rows >= INT32_MAX / 2 ? BSR_WHY_SIZE : 0;
+}
+/* Values in pieces of 16 bytes: 1: by rows, 2: by columns of w; 0: neither. */
+static int bsri_conv_values(const bsr_matrix *w, const int64_t *s) {
+    if ((uintptr_t)w->values % 16 || s[0] % 8) return 0;
+    return s[2] == 1 && s[1] % 8 == 0 ? 1 : s[1] == 1 && s[2] % 8 == 0 ? 2 : 0;
+}
+/* Warps: up to four below each other, the rows of a tile; others beside them. */
+static void bsri_conv_mma_shape(int64_t rows, int64_t inner, int *m_warps, int *n_warps, int *side) {
+    *side = rows % 32 || inner % 32 ? 16 : 32;
+    *m_warps = *side == 16 ? 1 : rows % 128 == 0 ? 4 : rows % 64 == 0 ? 2 : 1, *n_warps = *m_warps == 4 ? 2 : 4;
+}
+static bsri_dev_channels bsri_conv_operand(const bsr_dense *d, int dims) {
+    bsri_dev_channels o;
+    int a;
+    memset(&o, 0, sizeof o);
+    if (!d->data) return o;
+    o.data = (char *)d->data, o.dtype = d->dtype, o.rs = d->rows == 1 ? 0 : d->row_stride;
+    for (a = -1; a < 3; a++) o.step[a + 1] = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+    return o;
+}
+static bsri_choice bsri_mma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                        bsri_dev_conv_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *w = &p->of.a;
+    const int turned = e->turned, why = bsri_conv_mma_refuses(ctx, e, w, compute), values = bsri_conv_values(w, p->ws);
+    const int64_t rows = turned ? w->block_cols : w->block_rows, inner = turned ? w->block_rows : w->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    bsri_view view;
+    bsri_choice c;
+    int64_t pixels;
+    if (why) return bsri_no(why);
+    if (!values) return bsri_no(BSR_WHY_VALUES);
+    if (turned && (!w->transposed_index || !bsri_transposed_layout(w, &view))) return bsri_no(BSR_WHY_INDEX);
+    bsri_conv_mma_shape(rows, inner, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->values = (const char *)w->values, m->dt = w->index_dtype;
+    m->ptr = turned ? (const char *)w->transposed_index + view.at[BSRI_CCOL] : (const char *)w->crow_indices;
+    m->col = turned ? (const char *)w->transposed_index + view.at[BSRI_ROW] : (const char *)w->col_indices;
+    m->position = turned ? (const char *)w->transposed_index + view.at[BSRI_POSITION] : NULL;
+    m->a_block = 2 * p->ws[0], m->a_line = 2 * p->ws[values], m->a_trans = turned != (values == 2);
+    m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps, m->subs = (int32_t)(inner / side);
+    m->per_tap = (int32_t)(e->channels / w->block_cols);
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    m->operand[0] = bsri_conv_operand(&p->of.left, dims), m->operand[1] = bsri_conv_operand(&p->of.right, dims);
+    if (bsri_has_beta(&p->of)) m->operand[2] = bsri_conv_operand(&p->of.input, dims);
+    m->operand[3] = bsri_conv_operand(&p->of.bias, dims), m->operand[4] = bsri_conv_operand(&p->of.out, dims);
+    m->of.phases = bsri_conv_phases(&m->of.geo, &pixels), m->of.panels = bsri_ceil_div(pixels, m->tile_cols);
+    m->of.parts = rows / m->rows;
+    m->of.units = m->of.parts * (turned ? e->taps.groups * m->per_tap : bsri_block_rows(w));
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->of.phases * m->of.panels * m->of.units;
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* Shares of the pixels, so that all multiprocessors have some; each costs its sums' way through memory. */
+static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute,
+                                                const bsri_chooser *s, bsri_dev_conv_weights_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const int64_t area = out->block_rows * out->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    int64_t shares, bytes;
+    bsri_choice c;
+    if (why) return bsri_no(why);
+    if (e->filters % out->block_rows) return bsri_no(BSR_WHY_TAPS);
+    bsri_conv_mma_shape(out->block_rows, 32, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_NEIGHBOURS);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x) || !bsri_conv_pieces(&e->y, &m->dy)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps;
+    m->parts = (int32_t)(out->block_rows / m->rows), m->cuts = (int32_t)bsri_ceil_div(out->block_cols, m->tile_cols);
+    m->blocks = m->cuts > 1 ? 1 : (int32_t)(m->tile_cols / out->block_cols);
+    m->tiles = (out->nnz / m->blocks + bsri_block_rows(out)) * m->cuts;
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 4 * (int64_t)ctx->sm_count / (m->tiles * m->parts)));
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    m->each = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), 32) * 32;
+    m->shares = (int32_t)(m->each ? bsri_ceil_div(p->pixels, m->each) : 1), m->part = bytes ? (float *)s->workspace : NULL;
+    if (m->shares == 1) m->part = NULL, bytes = 0;
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps, c.split = m->shares;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->tiles * m->parts * m->shares;
+    if (bytes) {
+        bsri_wanted add = bsri_want(BSRI_FOR_CONV_ADD, BSRI_TIER_SIMT, BSR_F32);
+        const bsri_instance *x = bsri_find(&add);
+        c.workspace = (uint64_t)bytes, c.then[0] = x->number, c.then_threads = x->threads, c.then_at = 0;
+        c.then_grid = bsri_ceil_div(out->nnz * area, 8 * x->threads);
+    }
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+typedef union bsri_conv_params {
+    bsri_dev_conv simt;
+    bsri_dev_conv_mma mma;
+} bsri_conv_params;
+typedef union bsri_conv_weights_params {
+    bsri_dev_conv_weights simt;
+    bsri_dev_conv_weights_mma mma;
+} bsri_conv_weights_params;
+static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, bsri_chooser *s,
+                             bsri_conv_params *m) {
+    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_CUT;
+    if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv(ctx, p, compute, dims, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv(p, compute, s->asked, &m->simt));
+}
+static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, bsri_chooser *s,
+                                     bsri_conv_weights_params *m) {
+    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_CUT;
+    if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv_weights(ctx, p, compute, s, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_weights(p, compute, s->asked, &m->simt));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -19165,6 +19456,83 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
             return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-conv: convolutions on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The part that is the same for all kernels. 0: there is nothing to do. */
+static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
+    const bsr_epilogue *ep = e->epilogue;
+    int64_t pixels;
+    memset(p, 0, sizeof *p);
+    p->of.a = *e->w, p->of.a.schedule = NULL, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
+    p->of.br = e->w->block_rows, p->of.bc = e->w->block_cols, p->of.view = bsri_view_of(1, 1);
+    if (ep) {
+        bsri_dense_set(&p->of.left, ep->left_alpha), bsri_dense_set(&p->of.right, ep->right_alpha);
+        bsri_dense_set(&p->of.bias, ep->bias);
+        p->of.alpha_ptr = ep->alpha_ptr, p->of.beta_ptr = ep->beta_ptr, p->of.user_data = ep->user_data;
+        p->of.activation = ep->activation;
+    }
+    p->of.alpha = e->alpha, p->of.beta = e->beta, p->of.has_input = e->input != NULL, p->of.out_batch = p->of.whole = e->batch;
+    p->geo = e->geo, p->any = (e->alpha != 0.0 || p->of.alpha_ptr) && e->w->nnz > 0 && e->geo.x.channels > 0;
+    bsri_value_strides(e->w, p->ws);
+    bsri_conv_phases(&p->geo, &pixels);
+    return pixels > 0 && e->geo.y.channels > 0;
+}
+/* Tuned tables have no rows of convolutions: what loggers hear is told apart by this. */
+static bsr_tune_row bsri_cuda_conv_key(const bsr_matrix *w, int dtype) {
+    bsr_tune_row key;
+    memset(&key, 0, sizeof key);
+    key.dtype = dtype, key.block_rows = (int32_t)w->block_rows, key.block_cols = (int32_t)w->block_cols;
+    return key;
+}
+/* A data gradient on tensor cores goes by the transposed index: where none is attached and the workspace has room, it is built
+   there. */
+static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
+    const bsr_tune_row key = bsri_cuda_conv_key(e->w, e->w->dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_cuda_index index;
+    bsri_conv_params m;
+    bsri_dev_conv p;
+    bsri_stage stage;
+    bsri_asking a;
+    uint64_t offered;
+    memset(&stage, 0, sizeof stage);
+    if (!bsri_cuda_conv_describe(e, &p)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    const auto ask = [&]() {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, s, &m); });
+    };
+    if (e->geo.turned && !e->w->transposed_index && p.any && bsri_stage_allowed(c, &offered)) {
+        const int64_t scratch = bsri_cuda_index_plan(&index, e->w);
+        stage.base = bsri_stage_base(c), stage.flags = BSR_PLAN_BUILDS_INDEX;
+        if (scratch >= 0 && bsri_transposed_layout(e->w, &index.view)) {
+            bsri_stage_take(&stage, scratch), index.buffer = stage.base + bsri_stage_take(&stage, index.view.bytes);
+            p.of.a.transposed_index = index.buffer;
+            if (!stage.failed && bsri_stage_fits(c, &stage, offered)) ask();
+            if (!stage.failed && bsri_stage_fits(c, &stage, offered) && a.s.best.tier > BSRI_TIER_SIMT)
+                return bsri_cuda_start(c, &a, &key, &plan, BSRI_PLAN_AND_RUN, &m, &stage, &index);
+            p.of.a.transposed_index = NULL;
+        }
+    }
+    ask();
+    return bsri_cuda_start(c, &a, &key, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+}
+static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e) {
+    const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_conv_weights_params m;
+    bsri_dev_conv_weights p;
+    memset(&p, 0, sizeof p);
+    if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    p.of.out = *e->out, p.of.alpha = e->alpha, p.of.beta = e->beta, p.geo = e->geo;
+    if (e->input && e->beta != 0) p.of.input = *e->input, p.of.has_input = 1, bsri_value_strides(e->input, p.of.i_strides);
+    bsri_value_strides(e->out, p.of.o_strides), p.of.view = bsri_view_of(1, 1);
+    p.of.whole = p.of.out_batch = bsri_batch_none(), p.of.items = 1;
+    bsri_conv_phases(&p.geo, &p.pixels);
+    return bsri_cuda_choose(c, &key, &plan, BSRI_PLAN_AND_RUN, &m,
+                            [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, s, &m); });
 }
 
 /* ---------------------------------------------------------------------------------------------- */

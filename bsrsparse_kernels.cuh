@@ -26,6 +26,9 @@
      sampled-mma             dense x dense at stored blocks by mma.sync
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
+     conv-simt               convolutions and their gradients, any dtype, layout, block size
+     conv-mma                convolutions and data gradients by mma.sync
+     conv-weights-mma        weight gradients of convolutions by mma.sync
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
@@ -6439,6 +6442,834 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
                                   along1 && along2) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
                                   along1 && along2);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-simt: convolutions and their gradients, any dtype, layout, block size                   */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where something stands in the image that is read: an element, and a place on each axis. A pixel of the result and what it is
+   multiplied with have one each, which add up. */
+struct bsri_conv_spot {
+    int64_t at, q[3];
+};
+/* Pixel n of a grid: its image, its place in the grid. */
+struct bsri_conv_pixel {
+    int64_t image, q[3];
+    __device__ __forceinline__ bsri_conv_pixel(const bsri_pixel_grid &g, int64_t n) {
+#pragma unroll
+        for (int a = 2; a >= 0; a--) {
+            const int64_t rest = n / g.count[a];
+            q[a] = n - rest * g.count[a], n = rest;
+        }
+        image = n;
+    }
+};
+__device__ __forceinline__ bsri_conv_spot bsri_conv_spot_of(const bsri_image &x, int64_t at, const int64_t (&q)[3]) {
+    bsri_conv_spot s;
+    s.at = at;
+#pragma unroll
+    for (int a = 0; a < 3; a++) s.q[a] = q[a], s.at += q[a] * x.stride[a];
+    return s;
+}
+/* From where a pixel's taps lead on; where a tap leads, to channel c. */
+__device__ __forceinline__ bsri_conv_spot bsri_conv_seen(const bsri_conv_geometry &e, const bsri_conv_pixel &p) {
+    int64_t q[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) q[a] = p.q[a] * (e.turned ? 1 : e.taps.stride[a]);
+    return bsri_conv_spot_of(e.x, p.image * e.x.step, q);
+}
+__device__ __forceinline__ bsri_conv_spot bsri_conv_tap(const bsri_conv_geometry &e, const bsri_pixel_grid &g, int64_t tap,
+                                                        int64_t c) {
+    int64_t offset[3];
+    bsri_conv_offset(&e, &g, tap, offset);
+    return bsri_conv_spot_of(e.x, c * e.x.channel, offset);
+}
+template <class A>
+__device__ __forceinline__ A bsri_conv_number(const bsri_image &x, const bsri_conv_spot &a, const bsri_conv_spot &b) {
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        if ((uint64_t)(a.q[i] + b.q[i]) >= (uint64_t)x.size[i]) return A(0);
+    return bsri_dev_number<A>(x.data, x.dtype, a.at + b.at);
+}
+
+/* A tile: pixels of a grid, rows of a block row of w or, in a data gradient, channels of a group. */
+struct bsri_conv_tile_at {
+    bsri_pixel_grid grid;
+    int64_t pixel, cols, row, rows, group;
+    int64_t from, to, all; /* stored blocks that may add to it, places to look for them at */
+    __device__ __forceinline__ bsri_conv_tile_at(const bsri_dev_conv &m, int64_t work, int tile_rows, int tile_cols) {
+        const bsri_conv_geometry &e = m.geo;
+        const bsr_matrix &w = m.of.a;
+        const int64_t unit = work % m.units, line = unit / m.parts, first = unit % m.parts * tile_rows, br = w.block_rows;
+        work /= m.units, pixel = work % m.panels * tile_cols;
+        bsri_conv_grid(&e, work / m.panels, &grid);
+        cols = bsri_min(tile_cols, grid.all - pixel), from = to = all = 0, group = e.turned ? line : 0;
+        row = e.turned ? first : line * br + first;
+        rows = bsri_min(tile_rows, e.turned ? e.channels - first : bsri_min(br - first, e.y.channels - row));
+        if (cols <= 0 || rows <= 0 || !m.any) return;
+        const int64_t f0 = e.turned ? group * e.filters : line * br, f1 = e.turned ? f0 + e.filters : f0 + 1;
+        if (f0 == f1) return;
+        from = bsri_index(w.crow_indices, w.index_dtype, f0 / br);
+        to = bsri_index(w.crow_indices, w.index_dtype, (f1 - 1) / br + 1);
+        /* of a block: the taps that it may have, or the groups that the rows belong to */
+        all = (to - from) * (e.turned ? (w.block_cols + e.channels - 2) / e.channels + 1
+                                      : (row + rows - 1) / e.filters - row / e.filters + 1);
+    }
+};
+/* What a stored block adds to a tile: `count` products, of its columns or, in a data gradient, its rows. */
+struct bsri_conv_share {
+    int64_t value, first, tap; /* the first product's weight of the tile's row 0; first column of w, or filter; tap, or group */
+    int32_t low, high;         /* rows of the tile */
+};
+__device__ __forceinline__ int64_t bsri_conv_look_forward(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                          bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t turn = n / (t.to - t.from), entry = t.from + n - turn * (t.to - t.from);
+    p.tap = t.row / e.filters + turn, p.first = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    p.low = (int32_t)(bsri_max(t.row, p.tap * e.filters) - t.row);
+    p.high = (int32_t)(bsri_min(t.row + t.rows, (p.tap + 1) * e.filters) - t.row);
+    p.value = entry * m.ws[0] + t.row % w.block_rows * m.ws[1];
+    return bsri_max(0, bsri_min(w.block_cols, e.inner - p.first));
+}
+__device__ __forceinline__ int64_t bsri_conv_look_back(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                       bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t entry = t.from + n % (t.to - t.from), k = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    const int64_t end = bsri_min(k + w.block_cols, e.inner);
+    int64_t offset[3];
+    p.tap = k / e.channels + n / (t.to - t.from);
+    const int64_t c = p.tap * e.channels, low = bsri_max(bsri_max(k - c, 0), t.row) - t.row;
+    const int64_t high = bsri_min(bsri_min(end - c, e.channels), t.row + t.rows) - t.row;
+    if (low >= high || !bsri_conv_offset(&e, &t.grid, p.tap, offset)) return 0;
+    const int64_t line = bsri_dev_row_of(w.crow_indices, w.index_dtype, bsri_block_rows(&w), entry) * w.block_rows;
+    p.first = bsri_max(line, t.group * e.filters), p.low = (int32_t)low, p.high = (int32_t)high;
+    p.value = entry * m.ws[0] + (p.first - line) * m.ws[1] + (c + t.row - k) * m.ws[2];
+    return bsri_min(line + w.block_rows, (t.group + 1) * e.filters) - p.first;
+}
+template <class L> struct bsri_conv_simt_shared {
+    static constexpr int KC = bsri_simt<L>::KC;
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot pixel[L::COLS], product[KC];
+    int64_t value[KC];        /* weight of the tile's row 0 */
+    int32_t low[KC], high[KC]; /* rows that a product belongs to */
+    bsri_conv_share piece[L::THREADS];
+    int32_t start[L::THREADS + 1], sum[L::THREADS / 32]; /* products before each piece, of each warp's pieces */
+};
+/* All threads: products before each thread's piece. */
+template <class L> __device__ __forceinline__ void bsri_conv_count(bsri_conv_simt_shared<L> &s, int32_t mine) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t sum = mine, before = 0;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int32_t left = __shfl_up_sync(~0u, sum, i);
+        if (lane >= i) sum += left;
+    }
+    if (lane == 31) s.sum[warp] = sum;
+    __syncthreads();
+    for (int i = 0; i < warp; i++) before += s.sum[i];
+    s.start[threadIdx.x + 1] = before + sum;
+    if (threadIdx.x == 0) s.start[0] = 0;
+    __syncthreads();
+}
+/* Products [k0, k0 + kc) of the pieces at hand. Each is added to its own rows only: others may meet Inf or NaN there. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_multiply(const bsri_dev_conv &m, bsri_conv_simt_shared<L> &s,
+                                                   const bsri_conv_tile_at &t, int32_t k0, int kc,
+                                                   typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const bsri_conv_geometry &e = m.geo;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const int64_t am = m.ws[e.turned ? 2 : 1], ak = m.ws[e.turned ? 1 : 2];
+    if ((int)threadIdx.x < kc) {
+        const int32_t own = k0 + (int32_t)threadIdx.x;
+        int low = 0, high = THREADS;
+        while (high - low > 1) {
+            const int mid = (low + high) / 2;
+            if (s.start[mid] <= own) low = mid;
+            else high = mid;
+        }
+        const bsri_conv_share &p = s.piece[low];
+        const int64_t i = p.first + own - s.start[low], tap = e.turned ? p.tap : i / e.channels;
+        s.product[threadIdx.x] = bsri_conv_tap(e, t.grid, tap, e.turned ? i : p.tap * e.channels + i - tap * e.channels);
+        s.value[threadIdx.x] = p.value + (own - s.start[low]) * ak;
+        s.low[threadIdx.x] = p.low, s.high[threadIdx.x] = p.high;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
+        const bool in = k < kc && r >= s.low[k] && r < s.high[k];
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(m.of.a.values, m.of.a.dtype, s.value[k] + r * am) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i / KC : i % TN, k = e.x.channel == 1 ? i % KC : i / TN;
+        s.tile.b[k][n] = n < t.cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[n], s.product[k]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        const int low = s.low[k] - ty * Tile::RM, high = s.high[k] - ty * Tile::RM;
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (i < low || i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* Stores a tile; a thread has pixels of one column. */
+template <class G, class L>
+static __device__ void bsri_conv_simt_finish(const bsri_dev_conv &m, const bsri_conv_simt_shared<L> &s, const bsri_conv_tile_at &t,
+                                        double alpha, double beta) {
+    typedef bsri_simt<L> Tile;
+    const bsri_conv_geometry &e = m.geo;
+    const int n = threadIdx.x % Tile::TN;
+    if (n >= t.cols) return;
+    const bsri_conv_pixel p(t.grid, t.pixel + n);
+    int64_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = t.grid.first[a] + p.q[a] * t.grid.step[a];
+    const bsri_dev_writer<G> finish(m.of, alpha, beta, (p.image * e.y.size[0] + at[0]) * e.y.size[1] + at[1]);
+    const int64_t row = t.row + (e.turned ? t.group * e.channels : 0);
+    for (int r = threadIdx.x / Tile::TN; r < t.rows; r += L::THREADS / Tile::TN)
+        finish(Tile::template at<G>(s.tile, r, n), row + r, at[2]);
+}
+/* bsri_conv_simt: a CTA takes tiles of out. Threads look for blocks that add to a tile, a piece each, and then all multiply the
+   products of these pieces, 16 at a time: weights and pixels come to shared memory, each by its address. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_simt(const __grid_constant__ bsri_dev_conv m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_simt_shared<L> s;
+    const bsri_dev_product &p = m.of;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = m.phases * m.panels * m.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_tile_at t(m, work, Tile::TM, Tile::TN);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (t.cols <= 0 || t.rows <= 0) continue;
+        for (int n = threadIdx.x; n < t.cols; n += L::THREADS)
+            s.pixel[n] = bsri_conv_seen(m.geo, bsri_conv_pixel(t.grid, t.pixel + n));
+        for (int64_t at = 0; at < t.all && alpha != 0.0; at += L::THREADS) {
+            const int64_t own = at + threadIdx.x;
+            int64_t n = 0;
+            if (own < t.all)
+                n = m.geo.turned ? bsri_conv_look_back(m, t, own, s.piece[threadIdx.x])
+                                 : bsri_conv_look_forward(m, t, own, s.piece[threadIdx.x]);
+            bsri_conv_count(s, (int32_t)n);
+            const int32_t count = s.start[L::THREADS];
+            for (int32_t k = 0; k < count; k += Tile::KC)
+                bsri_conv_multiply(m, s, t, k, (int)bsri_min(Tile::KC, count - k), sum);
+            __syncthreads();
+        }
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_conv_simt_finish<float>(m, s, t, alpha, beta);
+        else bsri_conv_simt_finish<F>(m, s, t, alpha, beta);
+        __syncthreads();
+    }
+}
+
+/* --- weight gradients: columns of a stored block are taps and channels, its products pixels --- */
+template <class L> struct bsri_conv_weights_shared {
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot column[L::COLS], pixel[L::THREADS];
+    int64_t dy[L::THREADS]; /* where channel 0 of these pixels stands there */
+};
+/* Adds pixels [k0, k0 + kc) of those at hand to rows [low, high) of a tile. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_multiply(const bsri_conv_geometry &e, bsri_conv_weights_shared<L> &s,
+                                                           int64_t row, int low, int high, int cols, int k0, int kc,
+                                                           typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = e.y.channel == 1 ? i % TM : i / KC, k = e.y.channel == 1 ? i / TM : i % KC;
+        const bool in = k < kc && r >= low && r < high;
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(e.y.data, e.y.dtype, s.dy[k0 + k] + (row + r) * e.y.channel) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i % TN : i / KC, k = e.x.channel == 1 ? i / TN : i % KC;
+        s.tile.b[k][n] = n < cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[k0 + k], s.column[n]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (ty * Tile::RM + i < low || ty * Tile::RM + i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++)
+                if (tx + j * Tile::TX < cols) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* The part of a block from (row, col) of w on, rows of which one group after another adds up. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_sum(const bsri_dev_conv_weights &m, bsri_conv_weights_shared<L> &s, int64_t row,
+                                                      int64_t rows, int64_t col, int64_t cols,
+                                                      typename L::number (&sum)[L::RM][L::RN]) {
+    constexpr int KC = bsri_simt<L>::KC;
+    const bsri_conv_geometry &e = m.geo;
+    bsri_pixel_grid grid;
+    bsri_conv_grid(&e, 0, &grid);
+    rows = bsri_min(rows, e.y.channels - row), cols = bsri_min(cols, e.inner - col);
+    for (int64_t r = row, end; r < row + rows && cols > 0; r = end) {
+        const int64_t group = r / e.filters;
+        end = bsri_min(row + rows, (group + 1) * e.filters);
+        for (int n = threadIdx.x; n < cols; n += L::THREADS) {
+            const int64_t tap = (col + n) / e.channels;
+            s.column[n] = bsri_conv_tap(e, grid, tap, group * e.channels + col + n - tap * e.channels);
+        }
+        for (int64_t at = 0; at < m.pixels; at += L::THREADS) {
+            const int some = (int)bsri_min(L::THREADS, m.pixels - at);
+            if ((int)threadIdx.x < some) {
+                const bsri_conv_pixel p(grid, at + threadIdx.x);
+                s.pixel[threadIdx.x] = bsri_conv_seen(e, p);
+                s.dy[threadIdx.x] = bsri_conv_spot_of(e.y, p.image * e.y.step, p.q).at;
+            }
+            __syncthreads();
+            for (int k = 0; k < some; k += KC)
+                bsri_conv_weights_multiply(e, s, row, (int)(r - row), (int)(end - row), (int)cols, k, min(KC, some - k), sum);
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_weights_simt(const __grid_constant__ bsri_dev_conv_weights m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_weights_shared<L> s;
+    const bsri_dev_sampled &p = m.of;
+    const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
+    const int64_t total = p.out.nnz * p.subs * p.panels;
+    const int dt = p.out.index_dtype;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t col = work % p.panels * Tile::TN, row = work / p.panels % p.subs * Tile::TM, at = work / p.panels / p.subs;
+        const int64_t rows = bsri_min(Tile::TM, br - row), cols = bsri_min(Tile::TN, bc - col);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (p.alpha != 0.0)
+            bsri_conv_weights_sum(m, s, bsri_dev_row_of(p.out.crow_indices, dt, rows_in, at) * br + row, rows,
+                                  bsri_index(p.out.col_indices, dt, at) * bc + col, cols, sum);
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_simt_finish_block<float, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        else bsri_simt_finish_block<F, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-mma: convolutions and data gradients by mma.sync                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_MMA_CODE
+/* A place in an image by 32 bits: pieces of 16 bytes to it, and where it is on each axis. As bsri_conv_spot, pixels and taps add
+   up; what is no pixel stands so far beside the image that no tap leads back. */
+__device__ __forceinline__ int4 bsri_conv_place(const bsri_dev_pieces &x, int32_t image, const int32_t (&q)[3]) {
+    return make_int4(image * x.step[0] + q[0] * x.step[1] + q[1] * x.step[2] + q[2] * x.step[3], q[0], q[1], q[2]);
+}
+__device__ __forceinline__ bool bsri_conv_is_inside(const bsri_dev_pieces &x, const int4 &a, const int4 &b) {
+    return (uint32_t)(a.y + b.y) < (uint32_t)x.size[0] && (uint32_t)(a.z + b.z) < (uint32_t)x.size[1] &&
+           (uint32_t)(a.w + b.w) < (uint32_t)x.size[2];
+}
+/* Copies 16 bytes that a tap sees of a pixel, `bytes` behind where both lead; beside the image zeros. */
+__device__ __forceinline__ void bsri_conv_copy(uint32_t to, const bsri_dev_pieces &x, const int4 &a, const int4 &b, int bytes) {
+    const bool in = bsri_conv_is_inside(x, a, b);
+    bsri_cp_async(to, in ? x.data + (int64_t)(a.x + b.x) * 16 + bytes : x.data, in ? 16 : 0);
+}
+/* Pixel n of a grid, in 32 bits: its image and place. */
+__device__ __forceinline__ int32_t bsri_conv_split(const bsri_pixel_grid &g, uint32_t n, int32_t (&q)[3]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)g.count[a];
+        q[a] = (int32_t)(n - rest * (uint32_t)g.count[a]), n = rest;
+    }
+    return (int32_t)n;
+}
+__device__ __forceinline__ int4 bsri_conv_see_from(const bsri_conv_geometry &e, const bsri_dev_pieces &x, int32_t image,
+                                                   const int32_t (&q)[3]) {
+    int32_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = q[a] * (e.turned ? 1 : (int32_t)e.taps.stride[a]);
+    return bsri_conv_place(x, image, at);
+}
+__device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const int64_t (&offset)[3]) {
+    const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
+    return bsri_conv_place(x, 0, q);
+}
+
+struct bsri_conv_mma_at { /* a tile */
+    bsri_pixel_grid grid;
+    int64_t pixel, channel, rows; /* first pixel; first channel of out, how many of the tile's it has */
+    int32_t group, line, down, cols; /* line of the list: block row, or block of a tap's channels; rows of its block above */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_mma &m, int64_t work) {
+        const bsri_conv_geometry &e = m.of.geo;
+        const int64_t unit = work % m.of.units, row = unit / m.of.parts;
+        work /= m.of.units, down = (int32_t)(unit % m.of.parts) * m.rows, pixel = work % m.of.panels * m.tile_cols;
+        bsri_conv_grid(&e, work / m.of.panels, &grid);
+        group = (int32_t)(e.turned ? row / m.per_tap : row * m.of.of.br / e.filters);
+        line = (int32_t)(e.turned ? row % m.per_tap : row);
+        channel = (e.turned ? group * e.channels + line * m.of.of.bc : row * m.of.of.br) + down;
+        rows = bsri_min(m.rows, e.y.channels - channel), cols = (int32_t)bsri_min(m.tile_cols, grid.all - pixel);
+    }
+};
+struct bsri_conv_mma_storage {
+    int4 pixel[256];           /* of the tile; later where each is in out: image, axes */
+    int4 tap[BSRI_CONV_TAPS];  /* those that the grid has: where each leads; */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is; a data gradient's first entry, and entries before it */
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1];
+    int4 list[BSRI_CONV_LIST]; /* stored block, tap, channel */
+    bsri_conv_mma_at at; /* the tile: kept here, as sums need the registers */
+    int32_t taps;
+};
+/* The first entry of [at, end) whose row of blocks is `row` or a later one. */
+__device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
+    while (at < end) {
+        const int32_t mid = (at + end) / 2;
+        if (bsri_dev_index(rows, dt, mid) < row) at = mid + 1;
+        else end = mid;
+    }
+    return at;
+}
+/* The tile's pixels, the taps that there are, and how many entries each has. All threads; returns the entries of all. */
+__device__ __forceinline__ int32_t bsri_conv_mma_look(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                      const bsri_conv_mma_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const int32_t all = (int32_t)e.taps.all, lane = threadIdx.x % 32;
+    int64_t offset[3];
+    for (int n = threadIdx.x; n < m.tile_cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+        s.pixel[n] = n < t.cols ? bsri_conv_see_from(e, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+    }
+    if (!e.turned) {
+        for (int i = threadIdx.x; i < all; i += blockDim.x) {
+            bsri_conv_offset(&e, &t.grid, i, offset);
+            s.tap[i] = bsri_conv_lead(m.x, offset);
+        }
+        if (threadIdx.x == 0) s.begin[0] = bsri_dev_index(m.ptr, m.dt, t.line);
+        __syncthreads();
+        return bsri_dev_index(m.ptr, m.dt, t.line + 1) - s.begin[0];
+    }
+    if (threadIdx.x < 32) {
+        int32_t count = 0;
+        for (int32_t first = 0; first < all; first += 32) {
+            const bool there = first + lane < all && bsri_conv_offset(&e, &t.grid, first + lane, offset);
+            const uint32_t mask = __ballot_sync(~0u, there);
+            const int32_t to = count + __popc(mask & ((1u << lane) - 1));
+            if (there) s.tap[to] = bsri_conv_lead(m.x, offset), s.id[to] = first + lane;
+            count += __popc(mask);
+        }
+        if (lane == 0) s.taps = count, s.start[0] = 0;
+    }
+    __syncthreads();
+    const int32_t taps = s.taps;
+    for (int i = threadIdx.x; i < taps; i += blockDim.x) {
+        const int32_t line = s.id[i] * m.per_tap + t.line, rows = (int32_t)(e.filters / m.of.of.br);
+        int32_t at = bsri_dev_index(m.ptr, m.dt, line), end = bsri_dev_index(m.ptr, m.dt, line + 1);
+        if (e.taps.groups > 1) {
+            at = bsri_conv_first_of(m.col, m.dt, at, end, t.group * rows);
+            end = bsri_conv_first_of(m.col, m.dt, at, end, (t.group + 1) * rows);
+        }
+        s.begin[i] = at, s.start[i + 1] = end - at;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int32_t first = 0, before = 0; first < taps; first += 32) {
+            int32_t sum = first + lane < taps ? s.start[first + lane + 1] : 0;
+#pragma unroll
+            for (int i = 1; i < 32; i *= 2) {
+                const int32_t left = __shfl_up_sync(~0u, sum, i);
+                if (lane >= i) sum += left;
+            }
+            if (first + lane < taps) s.start[first + lane + 1] = before + sum;
+            before += __shfl_sync(~0u, sum, 31);
+        }
+    __syncthreads();
+    return s.start[taps];
+}
+/* Entry n of the tile's. */
+__device__ __forceinline__ int4 bsri_conv_mma_entry(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, int32_t n) {
+    const bsri_conv_geometry &e = m.of.geo;
+    if (!e.turned) {
+        const int32_t entry = s.begin[0] + n, col = bsri_dev_index(m.col, m.dt, entry), tap = col / m.per_tap;
+        return make_int4(entry, tap, (int32_t)(t.group * e.channels + (col - tap * m.per_tap) * m.of.of.bc), 0);
+    }
+    int low = 0, high = s.taps;
+    while (high - low > 1) {
+        const int mid = (low + high) / 2;
+        if (s.start[mid] <= n) low = mid;
+        else high = mid;
+    }
+    const int32_t entry = s.begin[low] + n - s.start[low];
+    return make_int4(bsri_dev_index(m.position, m.dt, entry), low, (int32_t)(bsri_dev_index(m.col, m.dt, entry) * m.of.of.br), 0);
+}
+/* One step of a block: its part of the values, and its pixels as the tap sees them. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_mma_load(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                   const bsri_conv_mma_at &t, uint32_t to, int entry, int sub) {
+    constexpr int MW = L::MW, PIECES = L::PIECES;
+    const int4 of = s.list[entry], tap = s.tap[of.y];
+    const char *const block = m.values + of.x * m.a_block;
+    for (int i = threadIdx.x; i < m.rows * PIECES; i += blockDim.x) {
+        const int w = i / (MW * PIECES), line = i / PIECES % MW, piece = i % PIECES;
+        const int across = t.down + w * MW, along = sub * L::KS;
+        const char *from = block + (m.a_trans ? (along + line) * m.a_line + (across + piece * 8) * 2
+                                              : (across + line) * m.a_line + (along + piece * 8) * 2);
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(line, piece), from);
+    }
+    const int bytes = (of.z + sub * L::KS) * 2;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < m.tile_cols * PIECES; i += blockDim.x)
+        bsri_conv_copy(to + m.b_at + bsri_swizzle<L::LINE>(i / PIECES, i % PIECES), m.x, s.pixel[i / PIECES], tap,
+                       bytes + i % PIECES * 16);
+}
+/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
+__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8], const int4 &at,
+                                                int64_t row, int n) {
+    const bsri_dev_product &p = m.of.of;
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= alpha;
+#pragma unroll 1
+    for (int k = 0; k < 5; k++) {
+        const bsri_dev_channels &o = m.operand[k];
+        const bsri_dev_operand to = {o.data, 0, 0, o.dtype, 0};
+        const int64_t from = at.x * o.step[0] + at.y * o.step[1] + at.z * o.step[2] + at.w * o.step[3] + row * o.rs;
+        if (!o.data || (k == 2 && beta == 0.0f)) continue;
+        if (k < 4) {
+            bsri_dev_load8(x, to, from, o.rs, n);
+            const float times = k == 2 ? beta : 1.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : __fmaf_rn(times, x[i], v[i]);
+            continue;
+        }
+        if (bsri_last_step(&p) < 2) {
+            bsri_dev_activate(v, p.activation);
+        } else {
+            bsr_position place;
+            place.batch = ((int64_t)at.x * m.of.geo.y.size[0] + at.y) * m.of.geo.y.size[1] + at.z, place.head = 0;
+            place.col = at.w;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                place.row = row + i;
+                if (i < n) v[i] = bsri_dev_last(p, v[i], place);
+            }
+        }
+        bsri_dev_store8(to, from, o.rs, n, v);
+    }
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_mma_store(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, float *tile,
+                                                    const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsri_dev_product &p = m.of.of;
+    const float alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)(p.beta_ptr ? *p.beta_ptr : p.beta);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int down = warp / n_warps * L::MW, first = warp % n_warps * 64;
+    for (int n = threadIdx.x; n < t.cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+#pragma unroll
+        for (int a = 0; a < 3; a++) q[a] = (int32_t)(t.grid.first[a] + q[a] * t.grid.step[a]);
+        s.pixel[n] = make_int4(image, q[0], q[1], q[2]);
+    }
+    __syncthreads();
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], m.a_trans, false);
+        __syncwarp();
+        const bsri_mma_pieces own(false, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), c = own.col(i), row = down + mi * 16 + r, n = (int)bsri_min(8, t.rows - row);
+            float v[8];
+            if (n <= 0 || first + c >= t.cols) continue;
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = tile[(r + j) * BSRI_MMA_PAD + c];
+            bsri_conv_eight(m, alpha, beta, v, s.pixel[first + c], t.channel + row, n);
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_mma: a CTA takes tiles of out: rows of one line of blocks, m_warps below each other, times tile_cols pixels, 64 of a
+   warp.
+
+   Shared memory:
+     dynamic:  BSRI_CONV_STAGES times stage_bytes, in each of them
+       0       values: of each row of warps MW x KS, as stored KS x MW
+       b_at    pixels: tile_cols lines of KS channels
+               after the last step: 16 x 64 sums for each warp, rows of BSRI_MMA_PAD
+     static:   bsri_conv_mma_storage: pixels and taps of the tile by address, a part of its list of blocks
+
+   Order: 1. All threads work out where pixels and taps are, and list up to BSRI_CONV_LIST blocks.
+          2. Steps of these blocks go through the stages: a copy of 16 bytes for each piece, whose address is a pixel's and a
+             tap's, or zeros beside the image; three steps are on their way while one is multiplied.
+          3. After the last block sums go through shared memory to the epilogue, eight channels of a pixel at a time. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_mma(const __grid_constant__ bsri_dev_conv_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_mma_storage s;
+    constexpr int STAGES = L::STAGES;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const bsri_dev_product &p = m.of.of;
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const bool nothing = !m.of.any || (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0;
+    const int64_t total = m.of.phases * m.of.panels * m.of.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_mma_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.cols <= 0) continue;
+        const int32_t entries = nothing ? 0 : bsri_conv_mma_look(m, s, t);
+        for (int32_t first = 0; first < entries; first += BSRI_CONV_LIST) {
+            const int32_t count = min(BSRI_CONV_LIST, entries - first), steps = count * m.subs;
+            int32_t entry = 0, sub = 0, next = 0; /* of the step that is copied next; where it goes */
+            for (int i = threadIdx.x; i < count; i += blockDim.x) s.list[i] = bsri_conv_mma_entry(m, s, t, first + i);
+            __syncthreads();
+            for (int32_t i = 1 - STAGES; i < steps; i++) {
+                if (i >= 0) {
+                    bsri_cp_async_wait<STAGES - 2>();
+                    __syncthreads(); /* the step is there, and the one before it is no longer read */
+                }
+                if (entry < count) {
+                    bsri_conv_mma_load<L>(m, s, t, base + next * m.stage_bytes, entry, sub);
+                    if (++sub == m.subs) sub = 0, entry++;
+                    next = next + 1 == STAGES ? 0 : next + 1;
+                }
+                bsri_cp_async_commit();
+                if (i < 0) continue;
+                const uint32_t at = base + i % STAGES * m.stage_bytes;
+                bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES,
+                                                  m.a_trans, 0);
+            }
+            __syncthreads();
+        }
+        bsri_conv_mma_store<T, L>(m, s, t, (float *)bsri_shared, sum);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-weights-mma: weight gradients of convolutions by mma.sync                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight sums of stored block `at` from (row, col) on, to out. */
+__device__ __forceinline__ void bsri_conv_weights_eight(const bsri_dev_sampled &p, const float (&v)[8], int64_t at, int row,
+                                                        int col) {
+    const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
+    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float x = (float)p.alpha * v[i];
+        if (p.has_input)
+            x += (float)p.beta * bsri_dev_number<float>(p.input.values, p.input.dtype, from + i * p.i_strides[2]);
+        bsri_dev_store(p.out.values, p.out.dtype, to + i * p.o_strides[2], x);
+    }
+}
+/* Adds up what the shares have. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS) bsri_conv_weights_add(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+    const bsri_dev_sampled &p = m.of.of;
+    const int64_t area = p.out.block_rows * p.out.block_cols, all = p.out.nnz * area;
+    for (int64_t at = (blockIdx.x * (int64_t)L::THREADS + threadIdx.x) * 8; at < all; at += gridDim.x * (int64_t)L::THREADS * 8) {
+        const int64_t block = at / area;
+        const int inside = (int)(at - block * area);
+        float v[8] = {};
+        for (int share = 0; share < m.shares; share++) {
+            const float4 *const from = (const float4 *)(m.part + share * all + at);
+            const float4 x = from[0], y = from[1];
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w, v[4] += y.x, v[5] += y.y, v[6] += y.z, v[7] += y.w;
+        }
+        bsri_conv_weights_eight(p, v, block, inside / (int)p.out.block_cols, inside % (int)p.out.block_cols);
+    }
+}
+#ifdef BSRI_MMA_CODE
+enum { BSRI_CONV_PIXELS = 256 }; /* whose addresses are worked out at a time */
+struct bsri_conv_weights_at { /* a tile */
+    int64_t from, to;                  /* pixels */
+    int32_t row, down, first, end, cut; /* row of blocks, rows of it above; stored blocks; columns of a block before it */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_weights_mma &m, int64_t work) {
+        const bsr_matrix &out = m.of.of.out;
+        const int dt = out.index_dtype;
+        const int64_t share = work / (m.tiles * m.parts);
+        work -= share * m.tiles * m.parts, down = (int32_t)(work % m.parts) * m.rows, work /= m.parts;
+        from = share * m.each, to = bsri_min(m.of.pixels, from + m.each);
+        cut = (int32_t)(work % m.cuts) * m.tile_cols, work /= m.cuts;
+        int32_t low = 0, high = (int32_t)bsri_block_rows(&out);
+        while (high - low > 1) { /* a row's tiles are numbered from its entries / blocks + rows before it on */
+            const int32_t mid = (low + high) / 2;
+            if (bsri_dev_index(out.crow_indices, dt, mid) / m.blocks + mid <= work) low = mid;
+            else high = mid;
+        }
+        const int32_t start = bsri_dev_index(out.crow_indices, dt, low);
+        row = low, first = start + ((int32_t)work - (start / m.blocks + low)) * m.blocks;
+        end = min(first + m.blocks, bsri_dev_index(out.crow_indices, dt, low + 1));
+    }
+};
+struct bsri_conv_weights_storage {
+    int4 pixel[2][BSRI_CONV_PIXELS], column[32]; /* of eight columns: where their tap leads, channels too */
+    int32_t dy[2][BSRI_CONV_PIXELS];
+    bsri_conv_weights_at at;
+    bsri_pixel_grid grid;
+};
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_load(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_storage &s,
+                                                       uint32_t to, int step, int bytes) {
+    constexpr int KS = L::KS, PIECES = L::PIECES, ROUND = BSRI_CONV_PIXELS / KS;
+    const int buffer = step / ROUND % 2, k0 = step % ROUND * KS, across = m.rows / 8;
+    for (int i = threadIdx.x; i < KS * across; i += blockDim.x) {
+        const int k = i / across, piece = i % across, w = piece / PIECES;
+        const bool in = s.pixel[buffer][k0 + k].y != BSRI_CONV_BESIDE;
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(k, piece % PIECES),
+                      in ? m.dy.data + (int64_t)s.dy[buffer][k0 + k] * 16 + bytes + piece * 16 : m.dy.data, in ? 16 : 0);
+    }
+#pragma unroll 4
+    for (int i = threadIdx.x; i < KS * m.tile_cols / 8; i += blockDim.x) {
+        const int k = i / (m.tile_cols / 8), piece = i % (m.tile_cols / 8);
+        bsri_conv_copy(to + m.b_at + piece / 8 * L::warp::B_BYTES + k * 128 + ((piece % 8 ^ (k & 7)) << 4), m.x,
+                       s.pixel[buffer][k0 + k], s.column[piece], 0);
+    }
+}
+/* Where the next pixels of a share are. */
+__device__ __forceinline__ void bsri_conv_weights_pixels(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                         const bsri_pixel_grid &grid, int64_t at, int64_t end, int buffer) {
+    for (int n = threadIdx.x; n < BSRI_CONV_PIXELS; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(grid, (uint32_t)(at + n), q);
+        s.pixel[buffer][n] = at + n < end ? bsri_conv_see_from(m.of.geo, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        s.dy[buffer][n] = bsri_conv_place(m.dy, image, q).x;
+    }
+}
+/* Where the tile's columns are. */
+__device__ __forceinline__ void bsri_conv_weights_columns(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                          const bsri_pixel_grid &grid, const bsri_conv_weights_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const bsr_matrix &out = m.of.of.out;
+    const int32_t bc = (int32_t)out.block_cols;
+    for (int i = threadIdx.x; i < m.tile_cols / 8; i += blockDim.x) {
+        const int32_t n = t.cut + i * 8, entry = t.first + n / bc;
+        s.column[i] = make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        if (entry >= t.end) continue;
+        const int64_t k = bsri_dev_index(out.col_indices, out.index_dtype, entry) * (int64_t)bc + n % bc, tap = k / e.channels;
+        const int64_t group = t.row * out.block_rows / e.filters;
+        int64_t offset[3];
+        bsri_conv_offset(&e, &grid, tap, offset);
+        s.column[i] = bsri_conv_lead(m.x, offset);
+        s.column[i].x += (int32_t)((group * e.channels + k - tap * e.channels) / 8);
+    }
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_weights_store(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_at &t,
+                                                        int64_t share, float *tile,
+                                                        const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsr_matrix &out = m.of.of.out;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64, bc = (int)out.block_cols;
+    const int down = t.down + warp / n_warps * L::MW, first = t.cut + warp % n_warps * 64;
+    const int64_t area = out.block_rows * bc;
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], 1, false);
+        __syncwarp();
+        const bsri_mma_pieces own(true, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), n = first + own.c, entry = t.first + n / bc, row = down + mi * 16 + r, col = n % bc;
+            const float *const from = tile + r * BSRI_MMA_PAD + own.c;
+            if (entry >= t.end || (m.cuts > 1 && n >= bc)) continue;
+            if (m.part) {
+                float4 *const to = (float4 *)(m.part + (share * out.nnz + entry) * area + row * bc + col);
+                to[0] = ((const float4 *)from)[0], to[1] = ((const float4 *)from)[1];
+            } else {
+                float v[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) v[j] = from[j];
+                bsri_conv_weights_eight(m.of.of, v, entry, row, col);
+            }
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of the
+   tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
+   multiplied. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_conv_weights_mma(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_weights_storage s;
+    constexpr int STAGES = L::STAGES, KS = L::KS, ROUND = BSRI_CONV_PIXELS / KS;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int64_t total = m.tiles * m.parts * m.shares;
+    if (threadIdx.x == 0) bsri_conv_grid(&m.of.geo, 0, &s.grid);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_weights_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        const int steps = m.of.of.alpha == 0.0 ? 0 : (int)((t.to - t.from + KS - 1) / KS);
+        const int bytes = (int)(t.row * m.of.of.out.block_rows + t.down) * 2;
+        bsri_conv_weights_columns(m, s, s.grid, t);
+        for (int i = 1 - STAGES; i < steps; i++) {
+            const int step = i + STAGES - 1; /* that is copied */
+            if (i >= 0) {
+                bsri_cp_async_wait<STAGES - 2>();
+                __syncthreads(); /* the step is there, and the one before it is no longer read */
+            }
+            if (step < steps && step % ROUND == 0) {
+                bsri_conv_weights_pixels(m, s, s.grid, t.from + (int64_t)step * KS, t.to, step / ROUND % 2);
+                __syncthreads();
+            }
+            if (step < steps) bsri_conv_weights_load<L>(m, s, base + step % STAGES * m.stage_bytes, step, bytes);
+            bsri_cp_async_commit();
+            if (i < 0) continue;
+            const uint32_t at = base + i % STAGES * m.stage_bytes;
+            bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES, 1,
+                                              0);
+        }
+        __syncthreads();
+        bsri_conv_weights_store<T, L>(m, t, work / (m.tiles * m.parts), (float *)bsri_shared, sum);
+    }
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
