@@ -890,6 +890,9 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
     X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
+    X(BSR_WHY_STRIDE, 39, "strides that it does not take") \
+    X(BSR_WHY_REACH, 40, "padding or taps reach further than it does") \
+    X(BSR_WHY_PIXELS, 41, "pixels of the result do not follow each other in memory") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -2118,7 +2121,7 @@ struct bsr_context {
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
-    void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
+    void *tensor_map, *image_map;                     /* CUDA: the driver's encoders; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
     bsr_parallel_for parallel_for;
@@ -8681,7 +8684,7 @@ static void bsri_lanes_sum(int isa, int compute, void *sums, int64_t ld, const v
 /* A tile is up to BSRI_CONV_ROWS channels of one group of the result, for a panel of its pixels. */
 typedef struct bsri_conv {
     const bsr_matrix *w;
-    const bsr_dense *out, *input;
+    const bsr_dense *x, *out, *input;
     const bsr_epilogue *epilogue;
     double alpha, beta;
     int isa, compute, type;
@@ -13512,7 +13515,7 @@ static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const b
 }
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
-    e->w = p->w, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
+    e->w = p->w, e->x = q->b, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
     e->geo = bsri_conv_geometry_of(p, q->b, q->out, q->trans), e->compute = bsri_compute_dtype(c, p->w->dtype);
     e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
     e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
@@ -15241,6 +15244,14 @@ typedef struct bsri_dev_conv_weights_mma {
     int32_t m_warps, stage_bytes, b_at, tile_cols;
 } bsri_dev_conv_weights_mma;
 
+/* The transposed index of w turned into lists of a data gradient without strides, as if that were a convolution: line (group, block
+   of channels) has an entry (turned tap, block of the group's filters), ascending, for each stored block. */
+typedef struct bsri_dev_conv_turn {
+    const void *crow, *ccol, *row, *position; /* of w; of its index */
+    void *ptr, *col, *at;                     /* lines of all groups one after another, entries, their stored blocks */
+    int32_t dt, groups, taps, per_tap, rows;  /* blocks of a tap's channels, of a group's filters */
+} bsri_dev_conv_turn;
+
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
    list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
    says which of the rows have a block in that column. */
@@ -15385,6 +15396,16 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 
+/* The dense operand of a convolution, of which the copy engine makes the columns: pixels of a grid as a tap sees them. Axes
+   outermost first. pixel 0 looks at `first` through tap 0. Below, x: the same by addresses. */
+typedef struct bsri_dev_im2col {
+    int32_t rank;             /* of the map: channels, the axes that there are from the last on, images; 0: no convolution */
+    int32_t images, all_channels, channels; /* channels: of an item, products of a tap */
+    int32_t per_tap;          /* columns of blocks, or of tiles of them */
+    int32_t taps[3], apart[3]; /* along each axis; pixels from one to the next */
+    int32_t count[3], first[3], step[3]; /* pixels of the grid; between them, as they look */
+    bsri_dev_pieces x;
+} bsri_dev_im2col;
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
@@ -15431,6 +15452,7 @@ typedef struct bsri_dev_wgmma {
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
+    bsri_dev_im2col conv;
 } bsri_dev_wgmma;
 
 /* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
@@ -16177,6 +16199,7 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -16513,6 +16536,7 @@ typedef struct bsri_facts {
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
     const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
+    const bsri_dev_im2col *conv;    /* the dense operand is a convolution's, or null */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -16542,7 +16566,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY, f.stored = p;
+    f.limit = INFINITY, f.stored = p, f.conv = NULL;
     return f;
 }
 
@@ -17662,7 +17686,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->group_ctas * m->tile_cols, p->width);
     const double inner = 1.0 / m->inv_blocks_per_row;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->alpha_zero || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
+    if (!m->single || m->alpha_zero || m->conv.rank || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
@@ -17673,15 +17697,16 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
-   for one half only (note N10). */
-static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
+   for one half only (note N10). 0: a convolution's taps are no whole lines. */
+static int bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
-    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent);
+    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent) && m->conv.per_tap % (2 * pair) == 0;
     m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
+    return m->conv.per_tap % pair == 0;
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
@@ -17712,6 +17737,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
         return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
+    memset(&m->conv, 0, sizeof m->conv);
+    if (f->conv) m->conv = *f->conv, m->conv.per_tap = (int32_t)(f->conv->channels / p->bc);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
@@ -17742,7 +17769,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_wgmma_scheduler_of(m, groups);
     /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
     m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->static_rounds == BSRI_WGMMA_ALL);
-    if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
+    if (p->br < 64 && !m->b_rows && !bsri_wgmma_lines(m)) return bsri_no(BSR_WHY_TAPS);
     if (m->grid + BSRI_WGMMA_LATE_CTAS <= ctx->sm_count) m->late_stages = 0; /* the next kernel finds room at once */
     /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
        not where tiles have little to do. */
@@ -18122,17 +18149,138 @@ static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bs
     }
     return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
+/* The grid and the taps as the copy engine takes them, or why it can't. */
+static int bsri_im2col_of(const bsri_conv_geometry *e, bsri_dev_im2col *c) {
+    static const int32_t corner[3] = {32768, 128, 16}; /* by rank: what corners of the grid may be away from the image's */
+    int64_t pixels = e->y.images;
+    int a;
+    memset(c, 0, sizeof *c);
+    if (!bsri_conv_pieces(&e->x, &c->x)) return BSR_WHY_DENSE;
+    c->rank = 3, c->images = (int32_t)e->x.images, c->all_channels = (int32_t)e->x.channels;
+    c->channels = (int32_t)(e->turned ? e->filters : e->channels);
+    for (a = 0; a < 3; a++) {
+        const int64_t reach = e->taps.dilation[a] * (e->taps.count[a] - 1);
+        if (e->turned && e->taps.stride[a] != 1) return BSR_WHY_STRIDE;
+        if (e->taps.stride[a] > 8) return BSR_WHY_STRIDE;
+        if (reach >= 65536 || e->taps.before[a] >= 65536 || e->y.size[a] >= INT32_MAX / 16) return BSR_WHY_REACH;
+        c->taps[a] = (int32_t)e->taps.count[a], c->apart[a] = (int32_t)e->taps.dilation[a];
+        c->count[a] = (int32_t)e->y.size[a], c->step[a] = e->turned ? 1 : (int32_t)e->taps.stride[a];
+        c->first[a] = (int32_t)(e->turned ? e->taps.before[a] - reach : -e->taps.before[a]);
+        if (c->x.size[a] != 1 || c->taps[a] != 1 || c->count[a] != 1 || c->first[a]) c->rank = 5 - a > c->rank ? 5 - a : c->rank;
+        pixels = pixels > INT32_MAX ? pixels : pixels * e->y.size[a];
+    }
+    for (a = 5 - c->rank; a < 3; a++) {
+        const int64_t most = corner[c->rank - 3], high = (int64_t)c->first[a] + (int64_t)(c->count[a] - 1) * c->step[a] + 1;
+        if (c->first[a] < -most || c->first[a] >= most || high - c->x.size[a] < -most || high - c->x.size[a] >= most ||
+            (int64_t)c->apart[a] * (c->taps[a] - 1) >= 2 * most)
+            return BSR_WHY_REACH;
+    }
+    return pixels >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* An operand by channels and pixels: as one matrix of a group's `rows` and all pixels, groups as a batch. 0: pixels of its axes
+   do not follow each other at one distance. whole: all columns are there, also of one pixel. */
+static int bsri_conv_flat(const bsri_conv_geometry *e, const bsr_dense *d, int dims, int64_t rows, int whole, bsr_dense *to) {
+    int64_t n = 1, step = 0;
+    int a;
+    memset(to, 0, sizeof *to);
+    if (!d->data) return 1;
+    for (a = 2; a >= -1; a--) {
+        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t stride = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+        if (size == 1) continue;
+        if (n == 1) step = stride;
+        else if (stride != n * step) return 0;
+        n *= size;
+    }
+    if (whole && n == 1) step = (rows + 15) / 16 * 16;
+    if (whole && !step) return 0;
+    *to = bsr_dense_strided(d->data, d->dtype, d->rows == 1 && !whole ? 1 : rows, step ? n : 1, d->row_stride, step);
+    if (e->taps.groups > 1) *to = bsr_dense_batched(*to, e->taps.groups, d->rows == 1 && !whole ? 0 : rows * d->row_stride);
+    return 1;
+}
+/* A convolution as a product with a dense operand that only the copy engine has, groups as its batch; or why not. lists: a data
+   gradient's, from bsri_conv_turn. */
+typedef struct bsri_conv_lists {
+    const char *base;
+    int64_t ptr, col, at, bytes; /* where they stand from `base` on */
+} bsri_conv_lists;
+static bsri_conv_lists bsri_conv_lists_of(const bsri_conv_geometry *e, const bsr_matrix *w) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->index_dtype), lines = e->taps.groups * (e->channels / w->block_cols);
+    bsri_conv_lists l;
+    l.base = NULL, l.ptr = 0, l.col = bsri_ceil_div((lines + 1) * size, 64) * 64;
+    l.at = l.col + bsri_ceil_div(w->nnz * size, 64) * 64, l.bytes = l.at + bsri_ceil_div(w->nnz * size, 64) * 64;
+    return l;
+}
+static int bsri_conv_product(const bsri_dev_conv *p, int dims, int user, const bsri_conv_lists *lists, bsri_dev_product *q) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int turned = e->turned;
+    const int64_t rows = turned ? e->channels : e->filters, inner = e->taps.all * (turned ? e->filters : e->channels);
+    bsr_matrix *a = &q->a;
+    *q = p->of;
+    if (user) return BSR_WHY_EPILOGUE; /* it is told axes */
+    if (turned && !lists->base) return BSR_WHY_INDEX;
+    if (e->filters % a->block_rows) return BSR_WHY_TAPS;
+    if (!bsri_conv_flat(e, &p->of.out, dims, rows, 1, &q->out) || !bsri_conv_flat(e, &p->of.left, dims, rows, 0, &q->left) ||
+        !bsri_conv_flat(e, &p->of.right, dims, rows, 0, &q->right) || !bsri_conv_flat(e, &p->of.bias, dims, rows, 0, &q->bias))
+        return BSR_WHY_PIXELS;
+    if (q->left.cols > 1 || q->right.rows > 1) return BSR_WHY_EPILOGUE; /* of images or axes of their own */
+    if (bsri_has_beta(&p->of) && !bsri_conv_flat(e, &p->of.input, dims, rows, 0, &q->input)) return BSR_WHY_PIXELS;
+    a->rows = turned ? inner : rows, a->cols = turned ? rows : inner, a->batch_dims = 0;
+    q->items = e->taps.groups, q->whole = bsri_batch_none(), q->width = q->out.cols;
+    if (e->taps.groups > 1) {
+        a->flags |= BSR_MATRIX_RAGGED, a->batch_dims = 1, a->batch[0] = e->taps.groups, a->schedule = NULL;
+        a->crow_batch_stride[0] = turned ? 1 : rows / a->block_rows, a->col_batch_stride[0] = a->values_batch_stride[0] = 0;
+        q->whole = bsri_batch_of(1, &e->taps.groups);
+    }
+    q->out_batch = q->whole, q->reduce = 1, q->trans = turned, q->kind = turned ? BSRI_LIST_TRANSPOSED : BSRI_LIST_ROWS;
+    q->br = turned ? a->block_cols : a->block_rows, q->bc = turned ? a->block_rows : a->block_cols;
+    q->a_block = p->ws[0], q->a_rs = p->ws[1 + turned], q->a_cs = p->ws[2 - turned];
+    q->tiles = q->lines = rows / q->br;
+    q->b = bsr_dense_strided(e->x.data, e->x.dtype, inner, q->width, 1, (e->x.channels + 15) / 16 * 16);
+    if (e->taps.groups > 1) q->b = bsr_dense_batched(q->b, e->taps.groups, inner / e->taps.all);
+    if (!turned) return 0;
+    a->transposed_index = lists->base, a->schedule = NULL, q->lines = q->tiles - 1; /* groups' lines follow each other */
+    memset(&q->index, 0, sizeof q->index), q->index.bytes = lists->bytes;
+    q->index.at[BSRI_CCOL] = lists->ptr, q->index.at[BSRI_ROW] = lists->col, q->index.at[BSRI_POSITION] = lists->at;
+    return 0;
+}
+static bsri_choice bsri_wgmma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, int user,
+                                          const bsri_conv_lists *lists, const bsr_plan *asked, bsri_dev_wgmma *m, double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    int why = bsri_conv_mma_refuses(ctx, e, &p->of.a, compute);
+    const bsri_dev_product *seen;
+    bsri_dev_product q, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_facts f;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why) why = bsri_conv_product(p, dims, user, lists, &q);
+    if (why) return bsri_no(why);
+    seen = bsri_tiled(&q, &tiles), f = bsri_facts_of(seen), f.stored = &q, f.conv = &c;
+    f.read = bsri_costs_memory * (double)e->x.images * (double)e->x.channels * (double)e->x.size[0] * (double)e->x.size[1] *
+             (double)e->x.size[2] * (double)bsr_dtype_size(e->x.dtype);
+    f.far = 0.0;
+    estimate = bsri_wgmma_estimate(ctx, seen, &f, compute, asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    *ns = estimate.ns;
+    return bsri_wgmma_choose(ctx, seen, &f, asked, &estimate, m);
+}
 typedef union bsri_conv_params {
     bsri_dev_conv simt;
     bsri_dev_conv_mma mma;
+    bsri_dev_wgmma wgmma;
 } bsri_conv_params;
 typedef union bsri_conv_weights_params {
     bsri_dev_conv_weights simt;
     bsri_dev_conv_weights_mma mma;
 } bsri_conv_weights_params;
-static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, bsri_chooser *s,
-                             bsri_conv_params *m) {
-    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_CUT;
+static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, const bsri_conv_lists *lists,
+                             bsri_chooser *s, bsri_conv_params *m) {
+    const int user = p->of.activation >= BSR_USER_FUNCTION_BASE;
+    if (bsri_wants(s, BSRI_TIER_WGMMA) && p->any)
+        bsri_offer(s, BSRI_TIER_WGMMA,
+                   bsri_wgmma_choose_conv(ctx, p, compute, dims, user, lists, s->asked, &m->wgmma, &s->ns));
     if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv(ctx, p, compute, dims, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv(p, compute, s->asked, &m->simt));
 }
@@ -19216,17 +19364,17 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     return bsri_settle(c, plan, step, &stop);
 }
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
-static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
+static cudaError_t bsri_cuda_encoder(const bsr_context *ctx, const char *name, void **encoder) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     cudaError_t e;
-    ctx->tensor_map = NULL;
+    *encoder = NULL;
     if (ctx->cc_major < 9) return cudaSuccess;
 #if CUDART_VERSION >= 12050
-    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPointByVersion(name, encoder, 12000, cudaEnableDefault, &found);
 #else
-    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPoint(name, encoder, cudaEnableDefault, &found);
 #endif
-    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
+    if (found != cudaDriverEntryPointSuccess) *encoder = NULL;
     return e;
 }
 
@@ -19263,7 +19411,8 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *ab
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
-    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeTiled", &made.tensor_map);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeIm2col", &made.image_map);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
     if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
     if (e == cudaSuccess) e = bsri_load_kernels(&made);
@@ -19467,7 +19616,7 @@ static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
     const bsr_epilogue *ep = e->epilogue;
     int64_t pixels;
     memset(p, 0, sizeof *p);
-    p->of.a = *e->w, p->of.a.schedule = NULL, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
+    p->of.a = *e->w, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
     p->of.br = e->w->block_rows, p->of.bc = e->w->block_cols, p->of.view = bsri_view_of(1, 1);
     if (ep) {
         bsri_dense_set(&p->of.left, ep->left_alpha), bsri_dense_set(&p->of.right, ep->right_alpha);
@@ -19488,36 +19637,112 @@ static bsr_tune_row bsri_cuda_conv_key(const bsr_matrix *w, int dtype) {
     key.dtype = dtype, key.block_rows = (int32_t)w->block_rows, key.block_cols = (int32_t)w->block_cols;
     return key;
 }
-/* A data gradient on tensor cores goes by the transposed index: where none is attached and the workspace has room, it is built
-   there. */
+/* What a data gradient on tensor cores goes by, in the workspace: the transposed index, where none is attached, and lists made
+   from it, where it has no strides. */
+typedef struct bsri_cuda_conv_index {
+    bsri_stage stage;
+    bsri_cuda_index index; /* buffer null: attached */
+    bsri_conv_lists lists; /* base null: none are made */
+    bsri_dev_conv_turn turn;
+} bsri_cuda_conv_index;
+static int bsri_cuda_conv_index_of(const bsri_call *c, const bsri_conv *e, int lists, bsri_cuda_conv_index *x) {
+    const bsr_matrix *w = e->w;
+    const bsri_conv_geometry *g = &e->geo;
+    const char *view = (const char *)w->transposed_index;
+    int64_t scratch = 0;
+    memset(x, 0, sizeof *x), x->stage.base = bsri_stage_base(c), x->stage.flags = BSR_PLAN_BUILDS_INDEX;
+    if (!bsri_transposed_layout(w, &x->index.view)) return 0;
+    if (!view) {
+        scratch = bsri_cuda_index_plan(&x->index, w);
+        if (scratch < 0) return 0;
+        bsri_stage_take(&x->stage, scratch), x->index.buffer = x->stage.base + bsri_stage_take(&x->stage, x->index.view.bytes);
+        view = x->index.buffer;
+    }
+    if (!lists || x->stage.failed || g->channels % w->block_cols || g->filters % w->block_rows) return !lists && !x->stage.failed;
+    x->lists = bsri_conv_lists_of(g, w), x->lists.base = x->stage.base + bsri_stage_take(&x->stage, x->lists.bytes);
+    x->turn.crow = w->crow_indices, x->turn.ccol = view + x->index.view.at[BSRI_CCOL];
+    x->turn.row = view + x->index.view.at[BSRI_ROW], x->turn.position = view + x->index.view.at[BSRI_POSITION];
+    x->turn.ptr = (void *)(uintptr_t)(x->lists.base + x->lists.ptr), x->turn.col = (void *)(uintptr_t)(x->lists.base + x->lists.col);
+    x->turn.at = (void *)(uintptr_t)(x->lists.base + x->lists.at), x->turn.dt = w->index_dtype;
+    x->turn.groups = (int32_t)g->taps.groups, x->turn.taps = (int32_t)g->taps.all;
+    x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);
+    return !x->stage.failed;
+}
+static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, void *m,
+                                       const bsri_cuda_conv_index *x) {
+    int stop;
+    BSRI_TRY(bsri_chosen(c, a, key, plan));
+    if (x) plan->workspace_bytes = (uint64_t)x->stage.bytes, plan->flags |= x->stage.flags;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+    if (x && x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
+    if (x && x->lists.base)
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_conv_turn, x->turn, (int64_t)x->turn.groups * x->turn.per_tap, 256,
+                                                 bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
+    return bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c)));
+}
+/* One tap without strides and padding, where pixels follow each other: a product, whose operands these are. */
+typedef struct bsri_cuda_conv_one {
+    bsri_product_call p;
+    bsr_dense x, out, input, left, right, bias;
+    bsr_epilogue epilogue;
+} bsri_cuda_conv_one;
+static int bsri_cuda_conv_is_product(const bsri_conv *e, int dims, bsri_cuda_conv_one *o) {
+    const bsri_conv_geometry *g = &e->geo;
+    const bsr_epilogue *ep = e->epilogue;
+    const int64_t rows = g->turned ? g->channels : g->filters;
+    int a, ok;
+    memset(o, 0, sizeof *o);
+    if (g->taps.all != 1 || g->taps.groups != 1 || e->w->rows != g->filters || e->w->cols != g->channels) return 0;
+    if (ep && ep->activation >= BSR_USER_FUNCTION_BASE) return 0; /* it is told axes */
+    for (a = 0; a < 3; a++)
+        if (g->taps.stride[a] != 1 || g->taps.before[a] || g->taps.after[a]) return 0;
+    ok = bsri_conv_flat(g, e->x, dims, g->turned ? g->filters : g->channels, 1, &o->x) &&
+         bsri_conv_flat(g, e->out, dims, rows, 1, &o->out);
+    if (e->input && (e->beta != 0.0 || (ep && ep->beta_ptr))) ok = ok && bsri_conv_flat(g, e->input, dims, rows, 0, &o->input);
+    if (ep) {
+        o->epilogue = *ep;
+        if (ep->left_alpha) ok = ok && bsri_conv_flat(g, ep->left_alpha, dims, rows, 0, &o->left);
+        if (ep->right_alpha) ok = ok && bsri_conv_flat(g, ep->right_alpha, dims, rows, 0, &o->right);
+        if (ep->bias) ok = ok && bsri_conv_flat(g, ep->bias, dims, rows, 0, &o->bias);
+        o->epilogue.left_alpha = o->left.data ? &o->left : NULL, o->epilogue.right_alpha = o->right.data ? &o->right : NULL;
+        o->epilogue.bias = o->bias.data ? &o->bias : NULL;
+    }
+    o->p.alpha = e->alpha, o->p.beta = e->beta, o->p.a = e->w, o->p.b = &o->x, o->p.out = &o->out, o->p.trans = g->turned;
+    o->p.input = o->input.data ? &o->input : NULL, o->p.epilogue = ep ? &o->epilogue : NULL;
+    return ok && o->left.cols <= 1;
+}
 static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
     const bsr_tune_row key = bsri_cuda_conv_key(e->w, e->w->dtype);
     bsr_plan plan = bsri_plan_default(c);
-    bsri_cuda_index index;
+    bsri_cuda_conv_one one;
+    bsri_cuda_conv_index x;
+    bsri_conv_lists none;
     bsri_conv_params m;
     bsri_dev_conv p;
-    bsri_stage stage;
     bsri_asking a;
     uint64_t offered;
-    memset(&stage, 0, sizeof stage);
+    int lists;
+    memset(&none, 0, sizeof none);
     if (!bsri_cuda_conv_describe(e, &p)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
-    const auto ask = [&]() {
-        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, s, &m); });
+    if (BSRI_HAS_PRODUCT && bsri_cuda_conv_is_product(e, dims, &one))
+        return bsri_product_start(c, &one.p, &plan, BSRI_PLAN_AND_RUN);
+    p.of.constant = !e->geo.turned && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    const auto ask = [&](const bsri_conv_lists *l) {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, l, s, &m); });
     };
-    if (e->geo.turned && !e->w->transposed_index && p.any && bsri_stage_allowed(c, &offered)) {
-        const int64_t scratch = bsri_cuda_index_plan(&index, e->w);
-        stage.base = bsri_stage_base(c), stage.flags = BSR_PLAN_BUILDS_INDEX;
-        if (scratch >= 0 && bsri_transposed_layout(e->w, &index.view)) {
-            bsri_stage_take(&stage, scratch), index.buffer = stage.base + bsri_stage_take(&stage, index.view.bytes);
-            p.of.a.transposed_index = index.buffer;
-            if (!stage.failed && bsri_stage_fits(c, &stage, offered)) ask();
-            if (!stage.failed && bsri_stage_fits(c, &stage, offered) && a.s.best.tier > BSRI_TIER_SIMT)
-                return bsri_cuda_start(c, &a, &key, &plan, BSRI_PLAN_AND_RUN, &m, &stage, &index);
-            p.of.a.transposed_index = NULL;
+    if (e->geo.turned && p.any && bsri_conv_mma_refuses(c->ctx, &e->geo, e->w, e->compute) == 0 &&
+        bsri_stage_allowed(c, &offered))
+        for (lists = 1; lists >= (e->w->transposed_index != NULL); lists--) {
+            if (!bsri_cuda_conv_index_of(c, e, lists, &x) || !bsri_stage_fits(c, &x.stage, offered)) continue;
+            if (x.index.buffer) p.of.a.transposed_index = x.index.buffer;
+            ask(&x.lists);
+            p.of.a.transposed_index = e->w->transposed_index;
+            if (a.s.best.tier == (lists ? BSRI_TIER_WGMMA : BSRI_TIER_MMA))
+                return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
         }
-    }
-    ask();
-    return bsri_cuda_start(c, &a, &key, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    ask(&none);
+    return bsri_cuda_conv_start(c, &a, &key, &plan, &m, NULL);
 }
 static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e) {
     const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);

@@ -561,6 +561,42 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
+/* The lead of tap n over tap 0, as the copy engine takes it: along the last axis from bit 0 on, from bits 16 and 24 on along those
+   before it. */
+__device__ __forceinline__ uint32_t bsri_im2col_lead(const bsri_dev_im2col &c, uint32_t tap) {
+    const uint32_t rows = tap / (uint32_t)c.taps[2], last = tap - rows * (uint32_t)c.taps[2];
+    const uint32_t planes = rows / (uint32_t)c.taps[1], row = rows - planes * (uint32_t)c.taps[1];
+    return last * (uint32_t)c.apart[2] | row * (uint32_t)c.apart[1] << 16 | planes * (uint32_t)c.apart[0] << 24;
+}
+/* Channels from c on of pixels that follow each other from (w, h, d, n) on, each as the lead says (bsri_im2col_lead). Of maps of
+   less than five dimensions the later ones are not looked at; images come last. */
+#define BSRI_TMA_IMAGE "shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, "
+__device__ __forceinline__ void bsri_tma_load_image(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int rank, int c,
+                                                    const int32_t (&at)[4], uint32_t lead) {
+    if (rank == 4)
+        asm volatile("{ .reg .b16 x, y; cvt.u16.u32 x, %7; cvt.u16.u32 y, %8; cp.async.bulk.tensor.4d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5, %6}], [%2], {x, y}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[2]),
+                     "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff)
+                     : "memory");
+    else if (rank == 5)
+        asm volatile("{ .reg .b16 x, y, z; cvt.u16.u32 x, %8; cvt.u16.u32 y, %9; cvt.u16.u32 z, %10; cp.async.bulk.tensor.5d."
+                     BSRI_TMA_IMAGE "{%3, %4, %5, %6, %7}], [%2], {x, y, z}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c),
+                     "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff), "r"(lead >> 24)
+                     : "memory");
+    else
+        asm volatile("{ .reg .b16 x; cvt.u16.u32 x, %6; cp.async.bulk.tensor.3d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5}], [%2], {x}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[0]), "r"(lead)
+                     : "memory");
+}
+/* Where pixel n of the grid looks through tap 0: image, then the axes outermost first. */
+__device__ __forceinline__ void bsri_im2col_at(const bsri_dev_im2col &c, uint32_t n, int32_t (&at)[4]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)c.count[a];
+        at[a + 1] = (int32_t)(n - rest * (uint32_t)c.count[a]) * c.step[a] + c.first[a], n = rest;
+    }
+    at[0] = (int32_t)n;
+}
 /* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
    mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
@@ -729,6 +765,37 @@ static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype,
     return ((bsri_encode)ctx->tensor_map)((CUtensorMap *)map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part,
                                           one, CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+/* A map of images for convolutions: `pixels` of the grid at a time, `channels` of each, where the axes that count are the last
+   rank - 2. 0: beyond what the copy engine can have. */
+static int bsri_image_map(const bsr_context *ctx, bsri_tma_map *map, int dtype, const bsri_dev_im2col *c, int32_t channels,
+                          int32_t pixels, int swizzle) {
+    typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                    const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                    CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    const CUtensorMapSwizzle line = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                    : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                    : CU_TENSOR_MAP_SWIZZLE_32B;
+    const int64_t alone = bsri_ceil_div(c->all_channels * (int64_t)bsr_dtype_size(dtype), 16) * 16; /* a stride that none has */
+    cuuint64_t dim[5], step[4];
+    cuuint32_t traverse[5] = {1, 1, 1, 1, 1};
+    int low[3], high[3], a, n = c->rank - 2;
+    if (!ctx->image_map) return 0;
+    dim[0] = (cuuint64_t)c->all_channels;
+    for (a = 0; a < n; a++) { /* from the last axis on */
+        const int axis = 2 - a;
+        dim[a + 1] = (cuuint64_t)c->x.size[axis], low[a] = c->first[axis], traverse[a + 1] = (cuuint32_t)c->step[axis];
+        high[a] = c->first[axis] + (c->count[axis] - 1) * c->step[axis] + 1 - c->x.size[axis];
+        step[a] = (cuuint64_t)(c->x.size[axis] > 1 ? (int64_t)c->x.step[axis + 1] * 16 : alone);
+    }
+    dim[n + 1] = (cuuint64_t)c->images, step[n] = (cuuint64_t)(c->images > 1 ? (int64_t)c->x.step[0] * 16 : alone);
+    for (a = 0; a <= n; a++)
+        if (!dim[a + 1] || !step[a] || step[a] >> 40) return 0;
+    return ((bsri_encode)ctx->image_map)((CUtensorMap *)map,
+                                         dtype == BSR_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                         (cuuint32_t)c->rank, (void *)(uintptr_t)c->x.data, dim, step, low, high,
+                                         (cuuint32_t)channels, (cuuint32_t)pixels, traverse, CU_TENSOR_MAP_INTERLEAVE_NONE, line,
+                                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int64_t offset, int32_t &c0, int32_t &c1) {
     c1 = b.stride[1] ? (int32_t)(offset / b.stride[1]) : 0;
@@ -4343,6 +4410,19 @@ __device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, co
     const int32_t e = (int32_t)bsri_view_entry(m.view, n);
     return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
 }
+/* Of a convolution: the channel where a column of blocks begins and the lead of its tap, worked out for 32 at once, as it takes
+   divisions. */
+struct bsri_wgmma_leads {
+    int32_t channel;
+    uint32_t lead;
+    __device__ __forceinline__ void look(const bsri_dev_wgmma &m, int32_t column) {
+        const uint32_t tap = (uint32_t)column / (uint32_t)m.conv.per_tap;
+        channel = (column - (int32_t)tap * m.conv.per_tap) << m.block_bits, lead = bsri_im2col_lead(m.conv, tap);
+    }
+    __device__ __forceinline__ void of(int from, int32_t &k, uint32_t &tap) const {
+        k = __shfl_sync(~0u, channel, from), tap = __shfl_sync(~0u, lead, from);
+    }
+};
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, stage, phase;
@@ -4397,14 +4477,21 @@ template <class L> struct bsri_wgmma_producer {
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
         const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
+        bsri_wgmma_leads leads;
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
                                                                    stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
             bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
             const uint2 work = part.work[n];
             int32_t k[L::EACH];
+            uint32_t lead[L::EACH] = {};
+            if (L::JOIN > 1 && m.conv.rank && i % 32 == 0)
+                leads.look(m, first + (i + (int)threadIdx.x % 32 < count ? part.slice[i + threadIdx.x % 32] : 0));
 #pragma unroll
-            for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+            for (int e = 0; e < L::EACH; e++) {
+                k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+                if (L::JOIN > 1 && m.conv.rank) leads.of((i + e) % 32, k[e], lead[e]);
+            }
             if (i + each >= count) flags |= last;
             wait_free(s);
             if (bsri_elect_one()) {
@@ -4415,7 +4502,7 @@ template <class L> struct bsri_wgmma_producer {
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
-                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
+                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e], lead[e]);
             }
             flags = 0, advance();
         }
@@ -4434,8 +4521,10 @@ template <class L> struct bsri_wgmma_producer {
         uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
+        bsri_wgmma_leads leads;
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
+            if (m.conv.rank) leads.look(m, first + w * 32 + lane);
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
@@ -4443,7 +4532,9 @@ template <class L> struct bsri_wgmma_producer {
                 const int from = __ffs((int)any) - 1;
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
                 const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
-                const int32_t k = (first + w * 32 + from) << m.block_bits;
+                int32_t k = (first + w * 32 + from) << m.block_bits;
+                uint32_t lead = 0;
+                if (m.conv.rank) leads.of(from, k, lead);
                 const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
@@ -4452,8 +4543,8 @@ template <class L> struct bsri_wgmma_producer {
                         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
                         const uint32_t barrier = full + 8 * stage;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
-                                    down0, down1);
+                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, lead, i, one, have0, have1, block0,
+                                    block1, down0, down1);
                         note.work[0] = one | have0 | flags, note.work[1] = one | have1 | flags;
                         if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
@@ -4927,12 +5018,27 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
+/* A product of 16 x 8 x 16 with products k, k + 1, k + 8, k + 9 of a convolution's column c, all of one tap. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_image(float (&x)[4], const uint32_t (&v)[4], const bsri_dev_im2col &conv,
+                                                 const uint16_t *b, uint32_t k, uint32_t c) {
+    const uint32_t tap = k / (uint32_t)conv.channels, lead = bsri_im2col_lead(conv, tap);
+    int32_t at[4];
+    bsri_im2col_at(conv, c, at);
+    at[3] += lead & 0xffff, at[2] += lead >> 16 & 0xff, at[1] += lead >> 24;
+    const bool in = (uint32_t)at[1] < (uint32_t)conv.x.size[0] && (uint32_t)at[2] < (uint32_t)conv.x.size[1] &&
+                    (uint32_t)at[3] < (uint32_t)conv.x.size[2];
+    b += k - tap * conv.channels;
+#pragma unroll
+    for (int a = 0; a < 4; a++) b += (int64_t)at[a] * conv.x.step[a] * 8;
+    bsri_mma<T>(x, v, in ? b[0] | (uint32_t)b[1] << 16 : 0, in ? b[8] | (uint32_t)b[9] << 16 : 0);
+}
 /* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them has_nan its sums: 16 x
    32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
    of a type. */
 template <class T>
-__device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
-                                              int tile_cols) {
+__device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, const bsri_dev_im2col &conv, int64_t item,
+                                                  int32_t line, int64_t row, int64_t col, int tile_cols) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
     const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
     const uint32_t stored = bsri_view_line(p.view, line);
@@ -4954,8 +5060,12 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
                                            a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
-                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
-                                            bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
+                        const int64_t c = bsri_min(c0 + n * 8 + lane / 4, p.width - 1);
+                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride + c * p.b.col_stride;
+                        if (conv.rank) {
+                            bsri_wgmma_image<T>(x[n], v, conv, (const uint16_t *)list.b, (uint32_t)(b_at + k0), (uint32_t)c);
+                            continue;
+                        }
                         bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
                                b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
                     }
@@ -5004,7 +5114,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
-            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, m.conv, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
@@ -5184,16 +5294,21 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
         uint32_t bytes;                     /* of a stage; of blocks of 64 without those */
+        int32_t image[4];                   /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
+            if (m.conv.rank) bsri_im2col_at(m.conv, (uint32_t)col, image);
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
-        /* By one lane: from several lanes an instruction costs more (note N2). */
-        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
-                                              int32_t down1) const {
-            if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+        /* By one lane: from several lanes an instruction costs more (note N2). lead: of a convolution's tap, of which k is a
+           channel then. */
+        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, uint32_t lead,
+                                              int i, bool one, bool have0, bool have1, int32_t block0, int32_t block1,
+                                              int32_t down0, int32_t down1) const {
+            if (m.conv.rank)
+                bsri_tma_load_image(to + 2 * BLOCK, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
@@ -5257,14 +5372,19 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
     struct fetch {
         int32_t col, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy */
         uint32_t bytes;
+        int32_t image[4]; /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
             boxes = TB && !m.full_panels ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
             bytes = boxes ? boxes * (B * 128) : !TB && m.join == JOIN ? STAGE : DENSE;
+            if (!TB && m.conv.rank) bsri_im2col_at(m.conv, (uint32_t)col, image);
         }
-        /* TN columns of the slice that starts with product k, by one lane. */
-        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k) const {
-            if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
+        /* TN columns of the slice that starts with product k, by one lane; of a convolution with channel k of the tap. */
+        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k,
+                                              uint32_t lead) const {
+            if (!TB && m.conv.rank)
+                bsri_tma_load_image(to, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
 #pragma unroll 1
@@ -5546,6 +5666,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
+    if (m->conv.rank) return bsri_image_map(ctx, &m->b_map, p->b.dtype, &m->conv, slice, m->dense, along);
     /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->full_panels, b_size, b_step, b_box, rows ? 128 : along,
                            0);
@@ -6776,6 +6897,83 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
     }
 }
 
+/* The first entry of [at, end) whose row of blocks is `row` or a later one. */
+__device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
+    while (at < end) {
+        const int32_t mid = (at + end) / 2;
+        if (bsri_dev_index(rows, dt, mid) < row) at = mid + 1;
+        else end = mid;
+    }
+    return at;
+}
+/* bsri_conv_turn: a CTA has a line. */
+struct bsri_conv_turn_storage {
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1], warp[8];
+};
+/* Where the entries of a line of the index that are a group's stand. */
+__device__ __forceinline__ int2 bsri_conv_turn_range(const bsri_dev_conv_turn &m, int32_t line, int32_t group) {
+    int32_t at = bsri_dev_index(m.ccol, m.dt, line), end = bsri_dev_index(m.ccol, m.dt, line + 1);
+    if (m.groups > 1) {
+        at = bsri_conv_first_of(m.row, m.dt, at, end, group * m.rows);
+        end = bsri_conv_first_of(m.row, m.dt, at, end, (group + 1) * m.rows);
+    }
+    return make_int2(at, end);
+}
+__device__ __forceinline__ int32_t bsri_conv_turn_sum(bsri_conv_turn_storage &s, int32_t mine) {
+    const int lane = threadIdx.x % 32;
+    int32_t all = 0;
+#pragma unroll
+    for (int i = 16; i; i /= 2) mine += __shfl_xor_sync(~0u, mine, i);
+    if (lane == 0) s.warp[threadIdx.x / 32] = mine;
+    __syncthreads();
+    for (int i = 0; i < 8; i++) all += s.warp[i];
+    return all;
+}
+__device__ __forceinline__ void bsri_dev_put_index(void *array, int dt, int64_t i, int32_t x) {
+    if (dt == BSR_I64) ((int64_t *)array)[i] = x;
+    else ((int32_t *)array)[i] = x;
+}
+static __global__ void __launch_bounds__(256) bsri_conv_turn(const __grid_constant__ bsri_dev_conv_turn m BSRI_GATE) {
+    __shared__ bsri_conv_turn_storage s;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    bsri_pdl_wait();
+    for (int32_t line = blockIdx.x; line < m.groups * m.per_tap; line += gridDim.x) {
+        const int32_t group = line / m.per_tap, own = line - group * m.per_tap;
+        int32_t before = 0; /* entries of this group's lines before this one */
+        __syncthreads();
+        for (int i = threadIdx.x; i < m.taps * own; i += 256) {
+            const int2 r = bsri_conv_turn_range(m, i / own * m.per_tap + i % own, group);
+            before += r.y - r.x;
+        }
+        before = bsri_conv_turn_sum(s, before) + bsri_dev_index(m.crow, m.dt, group * m.rows);
+        for (int t = threadIdx.x; t < m.taps; t += 256) {
+            const int2 r = bsri_conv_turn_range(m, (m.taps - 1 - t) * m.per_tap + own, group);
+            s.begin[t] = r.x, s.start[t + 1] = r.y - r.x;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.start[0] = 0;
+            for (int t = 0; t < m.taps; t++) s.start[t + 1] += s.start[t];
+        }
+        __syncthreads();
+        const int32_t count = s.start[m.taps];
+        if (threadIdx.x == 0) bsri_dev_put_index(m.ptr, m.dt, line, before);
+        if (threadIdx.x == 0 && line + 1 == m.groups * m.per_tap) bsri_dev_put_index(m.ptr, m.dt, line + 1, before + count);
+        for (int i = threadIdx.x; i < count; i += 256) {
+            int low = 0, high = m.taps;
+            while (high - low > 1) {
+                const int mid = (low + high) / 2;
+                if (s.start[mid] <= i) low = mid;
+                else high = mid;
+            }
+            const int32_t from = s.begin[low] + i - s.start[low];
+            bsri_dev_put_index(m.col, m.dt, before + i, low * m.rows + bsri_dev_index(m.row, m.dt, from) - group * m.rows);
+            bsri_dev_put_index(m.at, m.dt, before + i, bsri_dev_index(m.position, m.dt, from));
+        }
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>conv-mma: convolutions and data gradients by mma.sync                                        */
 /* ---------------------------------------------------------------------------------------------- */
@@ -6840,15 +7038,6 @@ struct bsri_conv_mma_storage {
     bsri_conv_mma_at at; /* the tile: kept here, as sums need the registers */
     int32_t taps;
 };
-/* The first entry of [at, end) whose row of blocks is `row` or a later one. */
-__device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
-    while (at < end) {
-        const int32_t mid = (at + end) / 2;
-        if (bsri_dev_index(rows, dt, mid) < row) at = mid + 1;
-        else end = mid;
-    }
-    return at;
-}
 /* The tile's pixels, the taps that there are, and how many entries each has. All threads; returns the entries of all. */
 __device__ __forceinline__ int32_t bsri_conv_mma_look(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
                                                       const bsri_conv_mma_at &t) {

@@ -142,6 +142,8 @@ static bsr_status bsri_cuda_copies(const bsri_call *, const bsri_dev_copies *) {
 static bsr_status bsri_cuda_status(const bsri_call *, int) { return BSR_OK; }
 static int bsri_cuda_queue(const bsri_call *c) { return c->exec->max_grid[0]; }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int queue);
+template <class P>
+static int bsri_launch(void (*)(const P, const uint64_t *), const P &, int64_t, unsigned, int, int) { return 0; }
 #include "conv.inc"
 
 static long launches[1024];
@@ -172,6 +174,38 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     return 0;
 }
 
+/* --- lists of data gradients: each line in the order of its columns, each entry the block that it should be --- */
+static void check_lists(const bsri_conv_geometry *g, const bsr_matrix *w) {
+    const int64_t per = g->channels / w->block_cols, rows = g->filters / w->block_rows, groups = g->taps.groups;
+    const int dt = w->index_dtype;
+    const bsri_conv_lists at = bsri_conv_lists_of(g, w);
+    bsr_matrix m = *w;
+    bsri_dev_conv_turn p;
+    bsri_view view;
+    int64_t line, i, n = 0;
+    t_attach_transposed(&m), bt_mark_output(m.transposed_index), bsri_transposed_layout(&m, &view);
+    char *to = (char *)bt_alloc((size_t)at.bytes, 64), *v = (char *)m.transposed_index;
+    memset(&p, 0, sizeof p), bt_mark_output(to);
+    p.crow = w->crow_indices, p.ccol = v + view.at[BSRI_CCOL], p.row = v + view.at[BSRI_ROW], p.dt = dt;
+    p.position = v + view.at[BSRI_POSITION], p.ptr = to + at.ptr, p.col = to + at.col, p.at = to + at.at;
+    p.groups = (int32_t)groups, p.taps = (int32_t)g->taps.all, p.per_tap = (int32_t)per, p.rows = (int32_t)rows;
+    launch(bsri_conv_turn, &p, groups * per, 256);
+    for (line = 0; line < groups * per; line++) {
+        int64_t end = bsri_index(p.ptr, dt, line + 1), before = -1;
+        CHECK_INT(bsri_index(p.ptr, dt, line), n);
+        for (; n < end && n < w->nnz; n++) {
+            const int64_t col = bsri_index(p.col, dt, n), block = bsri_index(p.at, dt, n), tap = g->taps.all - 1 - col / rows;
+            const int64_t row = line / per * rows + col % rows;
+            CHECK(col >= before), before = col;
+            CHECK_INT(bsri_index(w->col_indices, dt, block), tap * per + line % per);
+            CHECK(bsri_index(w->crow_indices, dt, row) <= block && block < bsri_index(w->crow_indices, dt, row + 1));
+        }
+    }
+    CHECK_INT(n, w->nnz);
+    for (i = 0, n = 0; i < w->nnz; i++) n += bsri_index(p.at, dt, i);
+    CHECK_INT(n, w->nnz * (w->nnz - 1) / 2);
+}
+
 /* --- the operations: the CPU's checks, then the other side's host part with a context like a GPU's --- */
 static bsr_context like_a_gpu(const bsr_context *ctx) {
     bsr_context gpu = *ctx;
@@ -199,6 +233,10 @@ static bsr_status device_conv(const bsr_context *ctx, double beta, const bsr_den
     if (s != BSR_OK || e.query || e.plan || bsri_is_one_of(BSRI_F8, w->dtype))
         return bsr_conv(ctx, beta, input, alpha, trans, shape, w, x, epilogue, out, exec);
     bsri_conv_prepare(&c, &p, &q, &job);
+    const bsri_conv_geometry *g = &job.geo;
+    if (trans && g->channels && g->filters && g->channels % w->block_cols == 0 && g->filters % w->block_rows == 0 &&
+        g->taps.all <= BSRI_CONV_TAPS)
+        check_lists(g, w);
     return bsri_cuda_conv(&c, &job, shape->dims);
 }
 static bsr_status device_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,

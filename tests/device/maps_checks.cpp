@@ -17,8 +17,6 @@ template <class P> static void launch(void (*kernel)(const P, bsri_gate), const 
 }
 
 /* --- what the sections need of others --- */
-static void bsri_pdl_launch_dependents(void) {}
-static void bsri_pdl_wait(void) {}
 static int bsri_dev_shift(int dtype) {
     return bsr_dtype_size(dtype) == 8 ? 3 : bsr_dtype_size(dtype) == 4 ? 2 : bsr_dtype_size(dtype) == 2;
 }

@@ -161,5 +161,7 @@ static void run_cta(int count = CTA) {
             if (threads[i].state != 2) left = left + 1;
         }
     }
-}
+}static void bsri_pdl_launch_dependents(void) {}
+static void bsri_pdl_wait(void) {}
+
 #endif /* BSR_THREADS_H */
