@@ -893,6 +893,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_STRIDE, 39, "strides that it does not take") \
     X(BSR_WHY_REACH, 40, "padding or taps reach further than it does") \
     X(BSR_WHY_PIXELS, 41, "pixels of the result do not follow each other in memory") \
+    X(BSR_WHY_ALONE, 42, "each channel is a group: bound by memory") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -9121,6 +9122,7 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
 #define BSRI_WIDE_BYTES 1024 /* of a row of its sums */
 typedef struct bsri_conv_weights {
     const bsr_matrix *out, *input;
+    const bsr_dense *dy;
     double alpha, beta;
     int isa, compute, type;
     bsri_conv_geometry geo;     /* y: dy */
@@ -13526,7 +13528,7 @@ static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compu
     return p;
 }
 BSRI_CUDA_PART(bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims))
-BSRI_CUDA_PART(bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e))
+BSRI_CUDA_PART(bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims))
 
 /* All that comes before a backend. */
 static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_call *p,
@@ -13593,7 +13595,7 @@ static bsr_status bsri_conv_weights_start(bsri_call *c, const bsr_context *ctx, 
     q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
     p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
     if (bsri_checking(c)) BSRI_TRY(bsri_check_conv_weights(c, &p, &q));
-    e->out = out, e->input = input, e->alpha = alpha, e->beta = beta, e->compute = bsri_compute_dtype(c, x->dtype);
+    e->out = out, e->input = input, e->dy = dy, e->alpha = alpha, e->beta = beta, e->compute = bsri_compute_dtype(c, x->dtype);
     e->geo = bsri_conv_geometry_of(&p, x, dy, 0);
     return BSR_OK;
 }
@@ -13605,7 +13607,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     bsr_plan plan;
     int stop;
     BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_conv_weights(&c, &e));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_conv_weights(&c, &e, shape->dims));
     plan = bsri_conv_plan(&c, out->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
@@ -15232,6 +15234,15 @@ typedef struct bsri_dev_conv_mma {
     int32_t per_tap;                         /* blocks of a tap: columns of blocks of w */
     int32_t m_warps, stage_bytes, b_at, tile_cols;
 } bsri_dev_conv_mma;
+/* Depthwise: each channel is a group. A thread has eight channels of a few pixels beside each other; a CTA stays with its channels,
+   whose weights it keeps, and takes every so many-th runs of pixels. Of c: x, operands. */
+enum { BSRI_ALONE_PIXELS = 4, BSRI_ALONE_BYTES = 40960 };
+typedef struct bsri_dev_conv_alone {
+    bsri_dev_conv_mma c;
+    int64_t runs, line_runs;  /* of the largest grid; of a line of its pixels */
+    int32_t vectors, chunks, teams; /* eights of channels of a CTA; CTAs that have different ones, the same ones */
+    int32_t reserved;
+} bsri_dev_conv_alone;
 /* Weight gradients: a tile is rows of a block row and up to `blocks` of its stored blocks, or a part of one; its products are a
    share of the pixels. part: what each share adds up, in f32, or null: there is one. */
 typedef struct bsri_dev_conv_weights_mma {
@@ -15483,6 +15494,9 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_tma_map mat1, mat2;
     bsri_tensor_batch batch1, batch2;
     bsri_dev_sampled p;
+    bsri_dev_im2col conv; /* mat2 is a convolution's, products are pixels: of all, an item's share */
+    int64_t pixels;
+    int32_t share;
 } bsri_dev_wgmma_sampled;
 
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
@@ -15780,6 +15794,10 @@ template <class T, int MW_, bool B_ROWS> struct bsri_conv_mma_tile : bsri_tile {
     static constexpr int SHARED = STAGES * ((MW == 32 ? 2 : 1) * warp::A_BYTES + 4 * warp::B_BYTES); /* 64 or 16 x 256 */
 };
 
+template <class T> struct bsri_conv_alone_tile : bsri_tile {
+    typedef T type;
+    static constexpr int ROWS = 8, COLS = BSRI_ALONE_PIXELS, THREADS = 256, CTAS = 2, SHARED = BSRI_ALONE_BYTES;
+};
 struct bsri_conv_add_tile : bsri_tile {
     static constexpr int THREADS = 256;
 };
@@ -15874,6 +15892,7 @@ enum {
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
     BSRI_FOR_ATTENTION,
     BSRI_FOR_CONV,
+    BSRI_FOR_CONV_ALONE, /* depthwise */
     BSRI_FOR_CONV_WEIGHTS,
     BSRI_FOR_CONV_ADD /* shares of weight gradients */
 };
@@ -16109,12 +16128,17 @@ enum {
     X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                               \
     X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>)        \
     X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+#define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
+    X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
 #define BSRI_KERNELS_CONV(X)                                                                 \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_CONV_SIMT(X, 800, F32, float, float))          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_CONV_SIMT(X, 804, F64, double, double))             \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_CONV_SIMT(X, 808, I32, int32_t, uint32_t))           \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                             \
     X(CONV_WEIGHTS_ADD, 818, CONV_ADD, SIMT, F32, 1, NONE, bsri_conv_weights_add, bsri_conv_add_tile))  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_ALONE(X, 814, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
@@ -17803,6 +17827,8 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    const bsri_dev_im2col *conv; /* mat2 is a convolution's, or null */
+    int64_t pixels;              /* of all its shares */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
@@ -17810,6 +17836,7 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    f.conv = NULL, f.pixels = 0;
     return f;
 }
 
@@ -17933,7 +17960,9 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
 static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {
     const int b = f->block;
     bsri_wgmma_sampled_shape s;
-    s.wide = bsri_wgmma_sampled_wide(b, f->density), s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
+    s.wide = bsri_wgmma_sampled_wide(b, f->density);
+    if (f->conv && b < 64 && f->conv->channels % 64) s.wide = 0; /* entries of 64 columns would be of two taps */
+    s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
     s.shift = s.wide && b < 64 ? bsri_mma_log2(64 / b) : 0, s.entries = (s.wide ? 256 : 512) / b >> s.shift;
     s.groups = (int)bsri_ceil_div(bsri_block_rows(&p->out), s.group);
     bsri_wgmma_sampled_work(&s, &p->out, b);
@@ -17980,6 +18009,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
     m->view = p->view;
+    memset(&m->conv, 0, sizeof m->conv), m->pixels = f->pixels, m->share = (int32_t)p->mat1.cols;
+    if (f->conv) m->conv = *f->conv;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -18072,6 +18103,11 @@ static bsri_dev_channels bsri_conv_operand(const bsr_dense *d, int dims) {
     for (a = -1; a < 3; a++) o.step[a + 1] = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
     return o;
 }
+static void bsri_conv_operands(const bsri_dev_product *p, int dims, bsri_dev_conv_mma *m) {
+    m->operand[0] = bsri_conv_operand(&p->left, dims), m->operand[1] = bsri_conv_operand(&p->right, dims);
+    if (bsri_has_beta(p)) m->operand[2] = bsri_conv_operand(&p->input, dims);
+    m->operand[3] = bsri_conv_operand(&p->bias, dims), m->operand[4] = bsri_conv_operand(&p->out, dims);
+}
 static bsri_choice bsri_mma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
                                         bsri_dev_conv_mma *m) {
     const bsri_conv_geometry *e = &p->geo;
@@ -18099,15 +18135,47 @@ static bsri_choice bsri_mma_choose_conv(const bsr_context *ctx, const bsri_dev_c
     m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps, m->subs = (int32_t)(inner / side);
     m->per_tap = (int32_t)(e->channels / w->block_cols);
     m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
-    m->operand[0] = bsri_conv_operand(&p->of.left, dims), m->operand[1] = bsri_conv_operand(&p->of.right, dims);
-    if (bsri_has_beta(&p->of)) m->operand[2] = bsri_conv_operand(&p->of.input, dims);
-    m->operand[3] = bsri_conv_operand(&p->of.bias, dims), m->operand[4] = bsri_conv_operand(&p->of.out, dims);
+    bsri_conv_operands(&p->of, dims, m);
     m->of.phases = bsri_conv_phases(&m->of.geo, &pixels), m->of.panels = bsri_ceil_div(pixels, m->tile_cols);
     m->of.parts = rows / m->rows;
     m->of.units = m->of.parts * (turned ? e->taps.groups * m->per_tap : bsri_block_rows(w));
     c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps;
     c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->of.phases * m->of.panels * m->of.units;
     return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* What adds up the shares comes after the kernel, its parameters at `at` from that one's on. */
+static void bsri_conv_add_shares(bsri_choice *c, const bsri_dev_conv_weights *p, uint64_t bytes, int64_t at) {
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ADD, BSRI_TIER_SIMT, BSR_F32);
+    const bsri_instance *x = bsri_find(&want);
+    c->workspace = bytes, c->then[0] = x->number, c->then_threads = x->threads, c->then_at = at;
+    c->then_grid = bsri_ceil_div(p->of.out.nnz * p->of.out.block_rows * p->of.out.block_cols, 8 * x->threads);
+}
+static bsri_choice bsri_simt_choose_conv_alone(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                               bsri_dev_conv_alone *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ALONE, BSRI_TIER_SIMT, e->x.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&want), BSR_WHY_ALONE);
+    const int64_t vectors = e->channels * e->taps.groups / 8, most = BSRI_ALONE_BYTES / (36 * bsri_max(1, e->taps.all));
+    const int64_t reach = e->taps.count[0] + e->taps.count[1] + e->taps.count[2];
+    int64_t pixels, largest;
+    bsri_pixel_grid g;
+    int a;
+    if (e->channels != 1 || e->filters != 1 || e->taps.groups % 8 || e->taps.all > BSRI_CONV_TAPS || most < 1) return bsri_no(0);
+    if (compute != BSR_F32 || !c.kernel || reach > 1 << 20) return bsri_no(0);
+    for (a = 0; a < 3; a++)
+        if (e->taps.dilation[a] >= 1 << 20 || e->taps.before[a] >= 1 << 28 || e->taps.stride[a] >= 1 << 20 ||
+            (double)e->y.size[a] * (double)e->taps.stride[a] >= 0x1p29)
+            return bsri_no(0);
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->c.x)) return bsri_no(0);
+    m->c.of = *p, m->c.of.phases = bsri_conv_phases(&m->c.of.geo, &pixels), bsri_conv_operands(&p->of, dims, &m->c);
+    bsri_conv_grid(&m->c.of.geo, 0, &g), largest = bsri_ceil_div(g.count[2], BSRI_ALONE_PIXELS);
+    m->line_runs = largest, m->runs = g.images * g.count[0] * g.count[1] * largest;
+    m->vectors = (int32_t)bsri_min(bsri_min(32, vectors), most), m->chunks = (int32_t)bsri_ceil_div(vectors, m->vectors);
+    m->teams = (int32_t)bsri_max(1, bsri_min(bsri_ceil_div(m->runs, 256 / m->vectors),
+                                             8 * (int64_t)ctx->sm_count / (m->chunks * m->c.of.phases)));
+    c.shared = m->vectors * (int32_t)e->taps.all * 36, c.grid = m->chunks * m->teams * m->c.of.phases;
+    return m->runs < INT32_MAX ? c : bsri_no(0);
 }
 /* Shares of the pixels, so that all multiprocessors have some; each costs its sums' way through memory. */
 static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute,
@@ -18141,12 +18209,7 @@ static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bs
     if (m->shares == 1) m->part = NULL, bytes = 0;
     c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps, c.split = m->shares;
     c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->tiles * m->parts * m->shares;
-    if (bytes) {
-        bsri_wanted add = bsri_want(BSRI_FOR_CONV_ADD, BSRI_TIER_SIMT, BSR_F32);
-        const bsri_instance *x = bsri_find(&add);
-        c.workspace = (uint64_t)bytes, c.then[0] = x->number, c.then_threads = x->threads, c.then_at = 0;
-        c.then_grid = bsri_ceil_div(out->nnz * area, 8 * x->threads);
-    }
+    if (bytes) bsri_conv_add_shares(&c, p, (uint64_t)bytes, 0);
     return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 /* The grid and the taps as the copy engine takes them, or why it can't. */
@@ -18266,14 +18329,68 @@ static bsri_choice bsri_wgmma_choose_conv(const bsr_context *ctx, const bsri_dev
     *ns = estimate.ns;
     return bsri_wgmma_choose(ctx, seen, &f, asked, &estimate, m);
 }
+/* A weight gradient as a sampled product whose items are shares of the pixels; sums of several go by the workspace. */
+typedef struct bsri_dev_conv_weights_wgmma {
+    bsri_dev_wgmma_sampled w;
+    bsri_dev_conv_weights_mma add;
+} bsri_dev_conv_weights_wgmma;
+static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                                  const bsr_dense *dy, const bsri_chooser *s, bsri_dev_conv_weights_wgmma *m,
+                                                  double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int64_t area = out->block_rows * out->block_cols;
+    int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const bsri_dev_sampled *seen;
+    bsri_dev_sampled q = p->of, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_sampled_facts f;
+    bsri_choice choice;
+    bsr_dense flat;
+    int64_t shares, bytes;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
+    if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
+    if (why) return bsri_no(why);
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64)))); /* eight entries
+                                                                                                            of a CTA */
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), BSRI_WSAMPLED_DEPTH) * BSRI_WSAMPLED_DEPTH;
+    shares = bsri_ceil_div(p->pixels, q.mat1.cols);
+    if (shares == 1) bytes = 0;
+    q.mat2 = bsr_dense_strided(e->x.data, e->x.dtype, q.mat1.cols, e->inner, (e->x.channels + 15) / 16 * 16, 1);
+    q.items = shares, q.reduce = 1, q.whole = q.out_batch = bsri_batch_of(shares > 1, &shares);
+    if (bytes) {
+        q.alpha = 1.0, q.beta = 0.0, q.has_input = 0, q.out.values = s->workspace, q.out.dtype = BSR_F32;
+        memset(q.out.value_strides, 0, sizeof q.out.value_strides), bsri_value_strides(&q.out, q.o_strides);
+        q.out.batch_dims = 1, q.out.batch[0] = shares, q.out.crow_batch_stride[0] = q.out.col_batch_stride[0] = 0;
+        q.out.values_batch_stride[0] = out->nnz * area;
+    }
+    seen = bsri_tiled_sampled(&q, &tiles), f = bsri_sampled_facts_of(seen), f.conv = &c, f.pixels = p->pixels;
+    estimate = bsri_wgmma_estimate_sampled(ctx, seen, &f, compute, s->asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    choice = bsri_wgmma_choose_sampled(ctx, seen, &f, s->asked, &estimate, &m->w);
+    choice.split = (int32_t)shares, *ns = estimate.ns;
+    if (!choice.kernel || !bytes) return choice;
+    memset(&m->add, 0, sizeof m->add);
+    m->add.of = *p, m->add.part = (float *)s->workspace, m->add.shares = (int32_t)shares;
+    bsri_conv_add_shares(&choice, p, (uint64_t)bytes, offsetof(bsri_dev_conv_weights_wgmma, add));
+    return choice;
+}
 typedef union bsri_conv_params {
     bsri_dev_conv simt;
+    bsri_dev_conv_alone alone;
     bsri_dev_conv_mma mma;
     bsri_dev_wgmma wgmma;
 } bsri_conv_params;
 typedef union bsri_conv_weights_params {
     bsri_dev_conv_weights simt;
     bsri_dev_conv_weights_mma mma;
+    bsri_dev_conv_weights_wgmma wgmma;
 } bsri_conv_weights_params;
 static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, const bsri_conv_lists *lists,
                              bsri_chooser *s, bsri_conv_params *m) {
@@ -18282,11 +18399,14 @@ static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int
         bsri_offer(s, BSRI_TIER_WGMMA,
                    bsri_wgmma_choose_conv(ctx, p, compute, dims, user, lists, s->asked, &m->wgmma, &s->ns));
     if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv(ctx, p, compute, dims, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_alone(ctx, p, compute, dims, &m->alone));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv(p, compute, s->asked, &m->simt));
 }
-static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, bsri_chooser *s,
-                                     bsri_conv_weights_params *m) {
-    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_CUT;
+static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                     const bsr_dense *dy, bsri_chooser *s, bsri_conv_weights_params *m) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_conv_weights(ctx, p, compute, dims, dy, s, &m->wgmma, &s->ns));
     if (bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv_weights(ctx, p, compute, s, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
@@ -19744,7 +19864,7 @@ static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dim
     ask(&none);
     return bsri_cuda_conv_start(c, &a, &key, &plan, &m, NULL);
 }
-static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e) {
+static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
     const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);
     bsr_plan plan = bsri_plan_default(c);
     bsri_conv_weights_params m;
@@ -19757,7 +19877,7 @@ static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_wei
     p.of.whole = p.of.out_batch = bsri_batch_none(), p.of.items = 1;
     bsri_conv_phases(&p.geo, &p.pixels);
     return bsri_cuda_choose(c, &key, &plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, s, &m); });
+                            [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, dims, e->dy, s, &m); });
 }
 
 /* ---------------------------------------------------------------------------------------------- */

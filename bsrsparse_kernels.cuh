@@ -27,6 +27,8 @@
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
      conv-simt               convolutions and their gradients, any dtype, layout, block size
+     conv-addresses          pixels, taps and epilogues by 32 bits; lists of data gradients
+     conv-alone              depthwise convolutions and their data gradients
      conv-mma                convolutions and data gradients by mma.sync
      conv-weights-mma        weight gradients of convolutions by mma.sync
      device-scores           maxima, exponentials, what is added to scores or forbids them
@@ -6068,9 +6070,9 @@ __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, 
     return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
 }
 /* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
-   others for their columns is far slower (note N23). */
+   others for their columns is far slower (note N23). lead: of a convolution's tap, of which col is a channel then. */
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
-                                                        int row, const int32_t (&batch)[4], int col, int boxes) {
+                                                        int row, const int32_t (&batch)[4], int col, uint32_t lead, int boxes) {
     const int lane = threadIdx.x % 32;
     if (lane == 0) {
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
@@ -6078,6 +6080,12 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
         for (int i = 0; i < m.a_boxes; i++)
             bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
                           batch[1]);
+    }
+    if (m.conv.rank) {
+        int32_t image[4];
+        bsri_im2col_at(m.conv, (uint32_t)k, image);
+        if (lane < boxes) bsri_tma_load_image(to + lane * m.b_box, &m.mat2, full, m.conv.rank, col, image, lead);
+        return;
     }
     if (lane < boxes)
         bsri_tma_load(to + lane * m.b_box, &m.mat2, full, m.b_across ? col : k, m.b_across ? k : col, batch[2], batch[3]);
@@ -6115,14 +6123,20 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
         for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
+    const int first = m.conv.rank ? (int)item * m.share : 0; /* items of a convolution are shares of its pixels */
+    uint32_t lead = 0;
+    if (m.conv.rank) {
+        const uint32_t tap = (uint32_t)col / (uint32_t)m.conv.channels;
+        lead = bsri_im2col_lead(m.conv, tap), col -= (int)tap * m.conv.channels;
+    }
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
-        if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
+        if (m.batched && !m.conv.rank) bsri_wgmma_sampled_batch(m, item, r, batch);
         for (int i = 0; i < m.steps; i++, f.ring.advance(), f.loader = f.loader == 2 ? 0 : f.loader + 1) {
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
             bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                            i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
+                                    first + i * BSRI_WSAMPLED_DEPTH, row, batch, col, lead, count * m.b_boxes);
         }
     }
 }
@@ -6558,6 +6572,9 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
     m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
     m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+    if (m->conv.rank) /* all pixels, of which an item has a share */
+        return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, m->pixels, along1, rows, 0) &&
+               bsri_image_map(ctx, &m->mat2, p->mat2.dtype, &m->conv, cols, BSRI_WSAMPLED_DEPTH, lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
                                   along1 && along2) &&
@@ -6897,6 +6914,75 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
     }
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-addresses: pixels, taps and epilogues by 32 bits; lists of data gradients               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A place in an image by 32 bits: pieces of 16 bytes to it, and where it is on each axis. As bsri_conv_spot, pixels and taps add
+   up; what is no pixel stands so far beside the image that no tap leads back. */
+__device__ __forceinline__ int4 bsri_conv_place(const bsri_dev_pieces &x, int32_t image, const int32_t (&q)[3]) {
+    return make_int4(image * x.step[0] + q[0] * x.step[1] + q[1] * x.step[2] + q[2] * x.step[3], q[0], q[1], q[2]);
+}
+__device__ __forceinline__ bool bsri_conv_is_inside(const bsri_dev_pieces &x, const int4 &a, const int4 &b) {
+    return (uint32_t)(a.y + b.y) < (uint32_t)x.size[0] && (uint32_t)(a.z + b.z) < (uint32_t)x.size[1] &&
+           (uint32_t)(a.w + b.w) < (uint32_t)x.size[2];
+}
+/* Pixel n of a grid, in 32 bits: its image and place. */
+__device__ __forceinline__ int32_t bsri_conv_split(const bsri_pixel_grid &g, uint32_t n, int32_t (&q)[3]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)g.count[a];
+        q[a] = (int32_t)(n - rest * (uint32_t)g.count[a]), n = rest;
+    }
+    return (int32_t)n;
+}
+__device__ __forceinline__ int4 bsri_conv_see_from(const bsri_conv_geometry &e, const bsri_dev_pieces &x, int32_t image,
+                                                   const int32_t (&q)[3]) {
+    int32_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = q[a] * (e.turned ? 1 : (int32_t)e.taps.stride[a]);
+    return bsri_conv_place(x, image, at);
+}
+__device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const int64_t (&offset)[3]) {
+    const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
+    return bsri_conv_place(x, 0, q);
+}
+/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
+__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8], const int4 &at,
+                                                int64_t row, int n) {
+    const bsri_dev_product &p = m.of.of;
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= alpha;
+#pragma unroll 1
+    for (int k = 0; k < 5; k++) {
+        const bsri_dev_channels &o = m.operand[k];
+        const bsri_dev_operand to = {o.data, 0, 0, o.dtype, 0};
+        const int64_t from = at.x * o.step[0] + at.y * o.step[1] + at.z * o.step[2] + at.w * o.step[3] + row * o.rs;
+        if (!o.data || (k == 2 && beta == 0.0f)) continue;
+        if (k < 4) {
+            bsri_dev_load8(x, to, from, o.rs, n);
+            const float times = k == 2 ? beta : 1.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : __fmaf_rn(times, x[i], v[i]);
+            continue;
+        }
+        if (bsri_last_step(&p) < 2) {
+            bsri_dev_activate(v, p.activation);
+        } else {
+            bsr_position place;
+            place.batch = ((int64_t)at.x * m.of.geo.y.size[0] + at.y) * m.of.geo.y.size[1] + at.z, place.head = 0;
+            place.col = at.w;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                place.row = row + i;
+                if (i < n) v[i] = bsri_dev_last(p, v[i], place);
+            }
+        }
+        bsri_dev_store8(to, from, o.rs, n, v);
+    }
+}
+
 /* The first entry of [at, end) whose row of blocks is `row` or a later one. */
 __device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
     while (at < end) {
@@ -6975,45 +7061,145 @@ static __global__ void __launch_bounds__(256) bsri_conv_turn(const __grid_consta
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>conv-alone: depthwise convolutions and their data gradients                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight channels of a pixel. */
+template <class T> __device__ __forceinline__ void bsri_conv_alone_load(float (&x)[8], const char *from) {
+    if constexpr (T::BYTES == 2) {
+        const uint4 q = *(const uint4 *)from;
+        const uint32_t all[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float v[2];
+            bsri_dev_unpack(v, all[i], T::DTYPE);
+            x[2 * i] = v[0], x[2 * i + 1] = v[1];
+        }
+    } else {
+        const float4 v = ((const float4 *)from)[0], w = ((const float4 *)from)[1];
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
+    }
+}
+struct bsri_conv_alone_storage {
+    bsri_pixel_grid grid;
+    int4 tap[BSRI_CONV_TAPS]; /* those that the grid has: where each leads, */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is */
+    int32_t taps;
+};
+/* Weights of `channels` from the first one on, a line for each tap; which of eight are there, a word for each tap and eight. */
+__device__ __forceinline__ void bsri_conv_alone_weights(const bsri_dev_conv_alone &m, float *w, uint32_t *has, int64_t first,
+                                                        int channels) {
+    const bsri_dev_conv &c = m.c.of;
+    const bsr_matrix &a = c.of.a;
+    const int taps = (int)c.geo.taps.all, dt = a.index_dtype, line = m.vectors * 8;
+    for (int i = threadIdx.x; i < taps * line; i += blockDim.x) w[i] = 0.0f;
+    for (int i = threadIdx.x; i < taps * m.vectors; i += blockDim.x) has[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < channels; i += blockDim.x) {
+        const int64_t row = (first + i) / a.block_rows, inside = first + i - row * a.block_rows;
+        const int64_t end = bsri_index(a.crow_indices, dt, row + 1);
+        for (int64_t p = bsri_index(a.crow_indices, dt, row); p < end; p++) {
+            const int64_t k = bsri_index(a.col_indices, dt, p) * a.block_cols, some = bsri_min(a.block_cols, taps - k);
+            for (int64_t j = 0; j < some; j++) {
+                w[(k + j) * line + i] +=
+                    bsri_dev_number<float>(a.values, a.dtype, p * c.ws[0] + inside * c.ws[1] + j * c.ws[2]);
+                atomicOr(&has[(k + j) * m.vectors + i / 8], 1u << i % 8);
+            }
+        }
+    }
+}
+/* bsri_conv_alone: a CTA has vectors eights of channels and takes runs of pixels, vectors threads each.
+
+   Shared memory:
+     dynamic:  weights of all taps in f32, then which are there
+     static:   bsri_conv_alone_storage */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_alone(const __grid_constant__ bsri_dev_conv_alone m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename L::type T;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_alone_storage s;
+    constexpr int PIXELS = BSRI_ALONE_PIXELS;
+    const bsri_dev_conv &c = m.c.of;
+    const bsri_conv_geometry &e = c.geo;
+    const bsri_dev_pieces &x = m.c.x;
+    const float alpha = (float)(c.of.alpha_ptr ? *c.of.alpha_ptr : c.of.alpha);
+    const float beta = (float)(c.of.beta_ptr ? *c.of.beta_ptr : c.of.beta);
+    const int taps = (int)e.taps.all, slots = (int)blockDim.x / m.vectors, slot = (int)threadIdx.x / m.vectors;
+    float *const w = (float *)bsri_shared;
+    uint32_t *const has = (uint32_t *)(w + taps * m.vectors * 8);
+    for (int32_t work = blockIdx.x; work < m.chunks * m.teams * (int32_t)c.phases; work += gridDim.x) {
+        const int32_t chunk = work % m.chunks, team = work / m.chunks % m.teams;
+        const int64_t first = (int64_t)chunk * m.vectors * 8, channels = bsri_min(m.vectors * 8, e.y.channels - first);
+        const int own = (int)threadIdx.x % m.vectors; /* eight of the chunk */
+        __syncthreads();
+        if (threadIdx.x == 0) bsri_conv_grid(&e, work / m.chunks / m.teams, &s.grid);
+        bsri_conv_alone_weights(m, w, has, first, c.any && alpha != 0.0f ? (int)channels : 0);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            int64_t offset[3];
+            s.taps = 0;
+            for (int t = 0; t < taps; t++)
+                if (bsri_conv_offset(&e, &s.grid, t, offset)) s.tap[s.taps] = bsri_conv_lead(x, offset), s.id[s.taps++] = t;
+        }
+        __syncthreads();
+        const int32_t line_runs = (int32_t)((s.grid.count[2] + PIXELS - 1) / PIXELS);
+        const int64_t runs = s.grid.images * s.grid.count[0] * s.grid.count[1] * line_runs;
+        for (int64_t run = (int64_t)team * slots + slot; run < runs && slot < slots && own * 8 < channels;
+             run += (int64_t)m.teams * slots) {
+            const uint32_t line = (uint32_t)run / (uint32_t)line_runs, col = ((uint32_t)run - line * line_runs) * PIXELS;
+            const int32_t see = e.turned ? 1 : (int32_t)e.taps.stride[2];
+            int32_t q[3];
+            const int32_t image = bsri_conv_split(s.grid, line * (uint32_t)s.grid.count[2] + col, q);
+            const int4 at = bsri_conv_see_from(e, x, image, q);
+            const char *const from = x.data + (first + own * 8) * T::BYTES;
+            float sum[PIXELS][8] = {};
+            for (int t = 0; t < s.taps; t++) {
+                const int4 lead = s.tap[t];
+                const uint32_t there = has[s.id[t] * m.vectors + own];
+                if (!there || (uint32_t)(at.y + lead.y) >= (uint32_t)x.size[0] || (uint32_t)(at.z + lead.z) >= (uint32_t)x.size[1])
+                    continue;
+                const float4 *const by = (const float4 *)(w + (s.id[t] * m.vectors + own) * 8);
+                const float4 w0 = by[0], w1 = by[1];
+                const float weight[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+                const char *const place = from + (int64_t)(at.x + lead.x) * 16;
+#pragma unroll
+                for (int j = 0; j < PIXELS; j++) {
+                    float v[8] = {};
+                    if ((uint32_t)(at.w + lead.w + j * see) < (uint32_t)x.size[2])
+                        bsri_conv_alone_load<T>(v, place + (int64_t)j * see * x.step[3] * 16);
+                    if (there == 255) {
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = fmaf(weight[i], v[i], sum[j][i]);
+                    } else { /* what is not stored does not meet Inf or NaN */
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = there >> i & 1 ? fmaf(weight[i], v[i], sum[j][i]) : sum[j][i];
+                    }
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < PIXELS; j++) {
+                const int32_t to = (int32_t)(s.grid.first[2] + (q[2] + j) * s.grid.step[2]);
+                if (q[2] + j < s.grid.count[2])
+                    bsri_conv_eight(m.c, alpha, beta, sum[j],
+                                    make_int4(image, (int32_t)(s.grid.first[0] + q[0] * s.grid.step[0]),
+                                              (int32_t)(s.grid.first[1] + q[1] * s.grid.step[1]), to),
+                                    first + own * 8, 8);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>conv-mma: convolutions and data gradients by mma.sync                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_MMA_CODE
-/* A place in an image by 32 bits: pieces of 16 bytes to it, and where it is on each axis. As bsri_conv_spot, pixels and taps add
-   up; what is no pixel stands so far beside the image that no tap leads back. */
-__device__ __forceinline__ int4 bsri_conv_place(const bsri_dev_pieces &x, int32_t image, const int32_t (&q)[3]) {
-    return make_int4(image * x.step[0] + q[0] * x.step[1] + q[1] * x.step[2] + q[2] * x.step[3], q[0], q[1], q[2]);
-}
-__device__ __forceinline__ bool bsri_conv_is_inside(const bsri_dev_pieces &x, const int4 &a, const int4 &b) {
-    return (uint32_t)(a.y + b.y) < (uint32_t)x.size[0] && (uint32_t)(a.z + b.z) < (uint32_t)x.size[1] &&
-           (uint32_t)(a.w + b.w) < (uint32_t)x.size[2];
-}
 /* Copies 16 bytes that a tap sees of a pixel, `bytes` behind where both lead; beside the image zeros. */
 __device__ __forceinline__ void bsri_conv_copy(uint32_t to, const bsri_dev_pieces &x, const int4 &a, const int4 &b, int bytes) {
     const bool in = bsri_conv_is_inside(x, a, b);
     bsri_cp_async(to, in ? x.data + (int64_t)(a.x + b.x) * 16 + bytes : x.data, in ? 16 : 0);
 }
-/* Pixel n of a grid, in 32 bits: its image and place. */
-__device__ __forceinline__ int32_t bsri_conv_split(const bsri_pixel_grid &g, uint32_t n, int32_t (&q)[3]) {
-#pragma unroll
-    for (int a = 2; a >= 0; a--) {
-        const uint32_t rest = n / (uint32_t)g.count[a];
-        q[a] = (int32_t)(n - rest * (uint32_t)g.count[a]), n = rest;
-    }
-    return (int32_t)n;
-}
-__device__ __forceinline__ int4 bsri_conv_see_from(const bsri_conv_geometry &e, const bsri_dev_pieces &x, int32_t image,
-                                                   const int32_t (&q)[3]) {
-    int32_t at[3];
-#pragma unroll
-    for (int a = 0; a < 3; a++) at[a] = q[a] * (e.turned ? 1 : (int32_t)e.taps.stride[a]);
-    return bsri_conv_place(x, image, at);
-}
-__device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const int64_t (&offset)[3]) {
-    const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
-    return bsri_conv_place(x, 0, q);
-}
-
 struct bsri_conv_mma_at { /* a tile */
     bsri_pixel_grid grid;
     int64_t pixel, channel, rows; /* first pixel; first channel of out, how many of the tile's it has */
@@ -7131,41 +7317,6 @@ __device__ __forceinline__ void bsri_conv_mma_load(const bsri_dev_conv_mma &m, c
     for (int i = threadIdx.x; i < m.tile_cols * PIECES; i += blockDim.x)
         bsri_conv_copy(to + m.b_at + bsri_swizzle<L::LINE>(i / PIECES, i % PIECES), m.x, s.pixel[i / PIECES], tap,
                        bytes + i % PIECES * 16);
-}
-/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
-__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8], const int4 &at,
-                                                int64_t row, int n) {
-    const bsri_dev_product &p = m.of.of;
-    float x[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] *= alpha;
-#pragma unroll 1
-    for (int k = 0; k < 5; k++) {
-        const bsri_dev_channels &o = m.operand[k];
-        const bsri_dev_operand to = {o.data, 0, 0, o.dtype, 0};
-        const int64_t from = at.x * o.step[0] + at.y * o.step[1] + at.z * o.step[2] + at.w * o.step[3] + row * o.rs;
-        if (!o.data || (k == 2 && beta == 0.0f)) continue;
-        if (k < 4) {
-            bsri_dev_load8(x, to, from, o.rs, n);
-            const float times = k == 2 ? beta : 1.0f;
-#pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : __fmaf_rn(times, x[i], v[i]);
-            continue;
-        }
-        if (bsri_last_step(&p) < 2) {
-            bsri_dev_activate(v, p.activation);
-        } else {
-            bsr_position place;
-            place.batch = ((int64_t)at.x * m.of.geo.y.size[0] + at.y) * m.of.geo.y.size[1] + at.z, place.head = 0;
-            place.col = at.w;
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                place.row = row + i;
-                if (i < n) v[i] = bsri_dev_last(p, v[i], place);
-            }
-        }
-        bsri_dev_store8(to, from, o.rs, n, v);
-    }
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_conv_mma_store(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,

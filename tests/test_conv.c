@@ -100,10 +100,19 @@ static void conv_check(conv *c, unsigned trans, double beta, const bsr_dense *in
 static void conv_check_weights(conv *c, double beta, double alpha, int out_type, unsigned flags, int exact) {
     bsr_matrix out = t_matrix_output(&c->w, out_type, (int)bt_below(BLOCKS_LAYOUTS)), input = c->w;
     bsr_exec run = t_exec(flags);
+    bsr_plan plan;
     ref_result want;
     t_make_values(&input, out_type, (int)bt_below(BLOCKS_LAYOUTS), 0), t_fill_values(&input, c->kind);
     want = ref_conv_weights(beta, &input, alpha, &c->shape, &c->y, &c->x, &out, flags);
     if (exact) no_bounds(&want, out_type);
+    memset(&plan, 0, sizeof plan);
+    if (bt_below(2)) { /* with all that pays */
+        run.query = &plan;
+        RUN_OK(bsr_conv_weight_gradient(t_any_context(), beta, beta != 0 ? &input : NULL, alpha, &c->shape, &c->y, &c->x, &out,
+                                        &run));
+        run.query = NULL, run.workspace_bytes = plan.workspace_bytes;
+        if (plan.workspace_bytes) run.workspace = bt_alloc((size_t)plan.workspace_bytes, 64), bt_mark_output(run.workspace);
+    }
     if (RUN_OK(bsr_conv_weight_gradient(t_any_context(), beta, beta != 0 ? &input : NULL, alpha, &c->shape, &c->y, &c->x, &out,
                                         &run)))
         REF_COMPARE_MATRIX(&out, &want, REF_ANY);
@@ -282,6 +291,21 @@ TEST(on_tensor_cores) {
             }
             conv_check_weights(&c, turn % 3 == 1 ? 0.5 : 0, 1.5, out_type, 0, 0);
         }
+}
+/* Weight gradients over so many pixels that several share them. */
+TEST(many_products) {
+    static const int64_t sides[][2] = {{64, 64}, {32, 32}, {16, 16}, {64, 32}, {128, 128}};
+    static const int halves[] = {BSR_F16, BSR_BF16};
+    int turn;
+    for (turn = 0; turn < 10; turn++) {
+        const int64_t *side = sides[turn % 5];
+        conv c = conv_new(halves[turn % 2], 2, FILL_SIGNED);
+        bt_case("turn %d", turn);
+        conv_axis(&c, 0, 33, turn % 3 ? 1 : 3, 1 + turn / 5, 1, 1, 1), conv_axis(&c, 1, 50, 2, 1, 1 + turn / 5, 1, 0);
+        conv_channels(&c, 1, side[1], side[0]), c.n = 2 + turn / 5, c.distinct = 1;
+        conv_make(&c, side[0], side[1], 70, COL);
+        conv_check_weights(&c, turn % 2 ? 0.5 : 0, 1.5, turn % 3 ? halves[turn % 2] : (int)BSR_F32, 0, 0);
+    }
 }
 TEST(weight_gradients_add) {
     int d, turn;
@@ -727,6 +751,7 @@ static const bt_test tests[] = {{"signals_exhaustively", signals_exhaustively},
                                 {"sizes", sizes},
                                 {"epilogues", epilogues},
                                 {"on_tensor_cores", on_tensor_cores},
+                                {"many_products", many_products},
                                 {"weight_gradients_add", weight_gradients_add},
                                 {"depthwise", depthwise},
                                 {"absent_taps", absent_taps},

@@ -53,6 +53,8 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_mma_lay' '^template <class T, class L>'
         from bsrsparse_kernels.cuh '^/. The row that stored block' '^template <class L>'
         section bsrsparse_kernels.cuh conv-simt
+        section bsrsparse_kernels.cuh conv-addresses
+        section bsrsparse_kernels.cuh conv-alone
         section bsrsparse_kernels.cuh conv-mma
         section bsrsparse_kernels.cuh conv-weights-mma
         from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'

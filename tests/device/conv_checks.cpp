@@ -252,10 +252,10 @@ static bsr_status device_conv_weight_gradient(const bsr_context *ctx, double bet
         return bsr_conv_weight_gradient(ctx, beta, input, alpha, shape, dy, x, out, exec);
     plan.split = (int32_t)bt_range(2, 4);
     if (e.workspace && bt.seed / 1024 % 2) e.plan = &plan; /* small ones would not be shared out else */
-    s = bsri_cuda_conv_weights(&c, &job);
+    s = bsri_cuda_conv_weights(&c, &job, shape->dims);
     if (s != BSR_BAD_PLAN || !e.plan) return s;
     e.plan = NULL;
-    return bsri_cuda_conv_weights(&c, &job);
+    return bsri_cuda_conv_weights(&c, &job, shape->dims);
 }
 static void report(void) { /* how often each kernel ran */
     for (int i = 0; i < 1024; i++)

@@ -76,6 +76,11 @@ static int max(int a, int b) { return a > b ? a : b; }
 static int min(int a, int b) { return a < b ? a : b; }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+template <class T> static T atomicOr(T *at, T bits) { /* one thread runs at a time */
+    const T was = *at;
+    *at = was | bits;
+    return was;
+}
 static uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 
 /* --- threads of a CTA --- */

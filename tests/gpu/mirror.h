@@ -342,6 +342,7 @@ struct gm_call {
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
     }
+    const bsr_conv_shape *map(const bsr_conv_shape *s, bool = false) { return s; } /* the host's */
     const bsr_map_options *map(const bsr_map_options *o, bool = false) {
         if (!o) return nullptr;
         maps = *o, maps.user_data = place(o->user_data, 4, false, false, true);
@@ -547,7 +548,7 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
-        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE)
+        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE && exec->query->op < BSR_OP_CONV)
             exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
@@ -965,6 +966,8 @@ T_OPERATIONS(X)
 #define bsr_softmax_backward gm_softmax_backward
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
+#define bsr_conv gm_conv
+#define bsr_conv_weight_gradient gm_conv_weight_gradient
 #define bsr_attention gm_attention
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
