@@ -8921,8 +8921,8 @@ static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
                 const bsri_run *run = &t->p.run[r];
                 const int64_t from = bsri_max(at, run->col), to = bsri_min(at + n, run->col + run->n);
                 const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->geo.x.dtype);
-                const char *x = run->at < 0 ? (const char *)t->w.b_pack
-                                            : bsri_at(e->geo.x.data, e->geo.x.dtype, run->at + (from - run->col) * t->p.step + t->first);
+                const int64_t place = run->at + (from - run->col) * t->p.step + t->first;
+                const char *x = run->at < 0 ? (const char *)t->w.b_pack : bsri_at(e->geo.x.data, e->geo.x.dtype, place);
                 for (j = from; j < to; j++) seen[(j - at) * t->full + tap] = x + (j - from) * step;
             }
         }
@@ -9037,7 +9037,8 @@ static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t)
 }
 static void bsri_conv_task(void *arg, int64_t task) {
     const bsri_conv *e = (const bsri_conv *)arg;
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
+    const int64_t first = task / tiles % e->chunks * e->each * e->panel;
     const int last = e->alone && e->geo.x.channel == 1;
     bsri_conv_tile t;
     int64_t at, end;
@@ -9080,7 +9081,8 @@ static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     return line;
 }
 static double bsri_conv_ns(const bsri_conv *e) {
-    const double pixels = (double)e->geo.y.images * (double)e->geo.y.size[0] * (double)e->geo.y.size[1] * (double)e->geo.y.size[2];
+    const bsri_image *y = &e->geo.y;
+    const double pixels = (double)y->images * (double)y->size[0] * (double)y->size[1] * (double)y->size[2];
     const double size = (double)bsr_dtype_size(e->geo.x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
     return bsri_work_ns(pixels * (double)e->geo.y.channels * (double)bsr_dtype_size(e->geo.y.dtype),
                         stored * (double)(e->w->block_rows * e->w->block_cols) * pixels * size / 4.0, stored * pixels / 64.0);
@@ -13517,7 +13519,8 @@ static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const b
 }
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
-    e->w = p->w, e->x = q->b, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
+    e->w = p->w, e->x = q->b, e->out = q->out, e->input = q->input;
+    e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
     e->geo = bsri_conv_geometry_of(p, q->b, q->out, q->trans), e->compute = bsri_compute_dtype(c, p->w->dtype);
     e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
     e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
@@ -15219,8 +15222,8 @@ typedef struct bsri_dev_channels {
     int64_t step[4], rs;
     int32_t dtype, reserved;
 } bsri_dev_channels;
-/* By mma.sync. A tile is rows of one block row, or of a data gradient's line of channels, times tile_cols pixels; its products are
-   the stored blocks of that line, which a data gradient finds by the transposed index. */
+/* By mma.sync. A tile is rows of one block row, or of a data gradient's line of channels, times tile_cols pixels; its products
+   are the stored blocks of that line, which a data gradient finds by the transposed index. */
 enum { BSRI_CONV_TAPS = 512, BSRI_CONV_LIST = 256, BSRI_CONV_STAGES = 4, BSRI_CONV_BESIDE = -(1 << 30) };
 typedef struct bsri_dev_conv_mma {
     bsri_dev_conv of;
@@ -15234,8 +15237,8 @@ typedef struct bsri_dev_conv_mma {
     int32_t per_tap;                         /* blocks of a tap: columns of blocks of w */
     int32_t m_warps, stage_bytes, b_at, tile_cols;
 } bsri_dev_conv_mma;
-/* Depthwise: each channel is a group. A thread has eight channels of a few pixels beside each other; a CTA stays with its channels,
-   whose weights it keeps, and takes every so many-th runs of pixels. Of c: x, operands. */
+/* Depthwise: each channel is a group. A thread has eight channels of a few pixels beside each other; a CTA stays with its
+   channels, whose weights it keeps, and takes every so many-th runs of pixels. Of c: x, operands. */
 enum { BSRI_ALONE_PIXELS = 4, BSRI_ALONE_BYTES = 40960 };
 typedef struct bsri_dev_conv_alone {
     bsri_dev_conv_mma c;
@@ -15255,8 +15258,8 @@ typedef struct bsri_dev_conv_weights_mma {
     int32_t m_warps, stage_bytes, b_at, tile_cols;
 } bsri_dev_conv_weights_mma;
 
-/* The transposed index of w turned into lists of a data gradient without strides, as if that were a convolution: line (group, block
-   of channels) has an entry (turned tap, block of the group's filters), ascending, for each stored block. */
+/* The transposed index of w turned into lists of a data gradient without strides, as if that were a convolution: line (group,
+   block of channels) has an entry (turned tap, block of the group's filters), ascending, for each stored block. */
 typedef struct bsri_dev_conv_turn {
     const void *crow, *ccol, *row, *position; /* of w; of its index */
     void *ptr, *col, *at;                     /* lines of all groups one after another, entries, their stored blocks */
@@ -16118,15 +16121,17 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
-#define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                                         \
-    X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)                      \
-    X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)                        \
-    X(CONV_WEIGHTS_SIMT_16X16_##D, n + 2, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>) \
-    X(CONV_WEIGHTS_SIMT_64X64_##D, n + 3, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)
-#define BSRI_KERNELS_CONV_MMA(X, n, D, T)                                                                                            \
-    X(CONV_MMA_32_##D, n + 0, CONV, MMA, D, 32, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 32, false>)                               \
-    X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                               \
-    X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>)        \
+#define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                        \
+    X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)       \
+    X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)         \
+    X(CONV_WEIGHTS_SIMT_16X16_##D, n + 2, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 16, 16, 1, 1>)                                                                             \
+    X(CONV_WEIGHTS_SIMT_64X64_##D, n + 3, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 64, 64, 4, 4>)
+#define BSRI_KERNELS_CONV_MMA(X, n, D, T)                                                                                     \
+    X(CONV_MMA_32_##D, n + 0, CONV, MMA, D, 32, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 32, false>)                        \
+    X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                        \
+    X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>) \
     X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
 #define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
     X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
@@ -18354,8 +18359,8 @@ static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const 
     if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
     if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
     if (why) return bsri_no(why);
-    shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64)))); /* eight entries
-                                                                                                            of a CTA */
+    /* eight entries of a CTA */
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64))));
     if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
     bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
     if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
@@ -19782,7 +19787,8 @@ static int bsri_cuda_conv_index_of(const bsri_call *c, const bsri_conv *e, int l
     x->lists = bsri_conv_lists_of(g, w), x->lists.base = x->stage.base + bsri_stage_take(&x->stage, x->lists.bytes);
     x->turn.crow = w->crow_indices, x->turn.ccol = view + x->index.view.at[BSRI_CCOL];
     x->turn.row = view + x->index.view.at[BSRI_ROW], x->turn.position = view + x->index.view.at[BSRI_POSITION];
-    x->turn.ptr = (void *)(uintptr_t)(x->lists.base + x->lists.ptr), x->turn.col = (void *)(uintptr_t)(x->lists.base + x->lists.col);
+    x->turn.ptr = (void *)(uintptr_t)(x->lists.base + x->lists.ptr);
+    x->turn.col = (void *)(uintptr_t)(x->lists.base + x->lists.col);
     x->turn.at = (void *)(uintptr_t)(x->lists.base + x->lists.at), x->turn.dt = w->index_dtype;
     x->turn.groups = (int32_t)g->taps.groups, x->turn.taps = (int32_t)g->taps.all;
     x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);

@@ -563,8 +563,8 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* The lead of tap n over tap 0, as the copy engine takes it: along the last axis from bit 0 on, from bits 16 and 24 on along those
-   before it. */
+/* The lead of tap n over tap 0, as the copy engine takes it: along the last axis from bit 0 on, from bits 16 and 24 on along
+   those before it. */
 __device__ __forceinline__ uint32_t bsri_im2col_lead(const bsri_dev_im2col &c, uint32_t tap) {
     const uint32_t rows = tap / (uint32_t)c.taps[2], last = tap - rows * (uint32_t)c.taps[2];
     const uint32_t planes = rows / (uint32_t)c.taps[1], row = rows - planes * (uint32_t)c.taps[1];
@@ -6765,8 +6765,8 @@ __device__ __forceinline__ void bsri_conv_multiply(const bsri_dev_conv &m, bsri_
 }
 /* Stores a tile; a thread has pixels of one column. */
 template <class G, class L>
-static __device__ void bsri_conv_simt_finish(const bsri_dev_conv &m, const bsri_conv_simt_shared<L> &s, const bsri_conv_tile_at &t,
-                                        double alpha, double beta) {
+static __device__ void bsri_conv_simt_finish(const bsri_dev_conv &m, const bsri_conv_simt_shared<L> &s,
+                                             const bsri_conv_tile_at &t, double alpha, double beta) {
     typedef bsri_simt<L> Tile;
     const bsri_conv_geometry &e = m.geo;
     const int n = threadIdx.x % Tile::TN;
@@ -6948,8 +6948,8 @@ __device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const i
     return bsri_conv_place(x, 0, q);
 }
 /* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
-__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8], const int4 &at,
-                                                int64_t row, int n) {
+__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8],
+                                                const int4 &at, int64_t row, int n) {
     const bsri_dev_product &p = m.of.of;
     float x[8];
 #pragma unroll
@@ -7157,7 +7157,8 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_alone(const __g
             for (int t = 0; t < s.taps; t++) {
                 const int4 lead = s.tap[t];
                 const uint32_t there = has[s.id[t] * m.vectors + own];
-                if (!there || (uint32_t)(at.y + lead.y) >= (uint32_t)x.size[0] || (uint32_t)(at.z + lead.z) >= (uint32_t)x.size[1])
+                if (!there || (uint32_t)(at.y + lead.y) >= (uint32_t)x.size[0] ||
+                    (uint32_t)(at.z + lead.z) >= (uint32_t)x.size[1])
                     continue;
                 const float4 *const by = (const float4 *)(w + (s.id[t] * m.vectors + own) * 8);
                 const float4 w0 = by[0], w1 = by[1];
@@ -7408,8 +7409,8 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_mma(const __gri
                 bsri_cp_async_commit();
                 if (i < 0) continue;
                 const uint32_t at = base + i % STAGES * m.stage_bytes;
-                bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES,
-                                                  m.a_trans, 0);
+                bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES,
+                                                  at + m.b_at + warp % n_warps * W::B_BYTES, m.a_trans, 0);
             }
             __syncthreads();
         }
@@ -7437,7 +7438,8 @@ __device__ __forceinline__ void bsri_conv_weights_eight(const bsri_dev_sampled &
 }
 /* Adds up what the shares have. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS) bsri_conv_weights_add(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS)
+    bsri_conv_weights_add(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
     BSRI_ENTER;
     const bsri_dev_sampled &p = m.of.of;
     const int64_t area = p.out.block_rows * p.out.block_cols, all = p.out.nnz * area;
@@ -7562,8 +7564,8 @@ __device__ __forceinline__ void bsri_conv_weights_store(const bsri_dev_conv_weig
     }
 }
 #endif
-/* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of the
-   tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
+/* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of
+   the tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
    multiplied. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)

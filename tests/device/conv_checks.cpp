@@ -7,7 +7,7 @@
 #include "bsrsparse.h"
 
 #include "bsr_test.h"
-static inline void *aligned(size_t bytes, size_t align) { /* of three cases in four: else nothing would come in pieces of 16 bytes */
+static inline void *aligned(size_t bytes, size_t align) { /* of 3 cases in 4: else no piece of 16 bytes */
     return bt_alloc(bytes, align < 16 && bt.seed % 4 ? 16 : align);
 }
 #define bt_alloc aligned
