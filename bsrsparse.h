@@ -26,6 +26,7 @@
      conv               convolutions with block-sparse weights, and their gradients
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
+     chain              two products with a function between
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
@@ -63,6 +64,7 @@
      attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
      reduce-engine      sums and maxima of stored elements
+     chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
@@ -416,7 +418,9 @@ typedef enum bsr_dtype {
     X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
     X(BSR_OP_CONV, 31, "conv")                            \
     X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient") \
-    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")
+    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")      \
+    X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
+    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -451,7 +455,8 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
-    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")
+    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
+    X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -1413,6 +1418,39 @@ typedef enum bsr_reduce_over {
    Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
 BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                               const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>chain: two products with a function between                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(beta*input + left (alpha op(C) M) right + bias) with M = inner(op(A) B): two products with sparse weights, as in an
+   MLP. op(A) is A^T with BSR_TRANS_A, op(C) is C^T with BSR_TRANS_C. b [K x N], M [H x N], out [R x N]; for activations in rows,
+   f(X W1) W2, say A = W1^T, C = W2^T, and b, middle, out as transposed views.
+   These are bsr_dense_addmm(0, null, 1, trans, a, b, inner, middle) and bsr_dense_addmm(beta, input, alpha, trans, c, middle,
+   epilogue, out), and the bits are theirs with the plans that they have here: M is rounded to middle's dtype in between.
+   inner: what becomes of op(A) B, without beta; null: nothing. middle: where M goes; null: into the workspace
+   (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's with middle's and
+   out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
+   Errors: as bsr_dense_addmm; WORKSPACE_TOO_SMALL (middle null); OVERLAP also where middle meets any other operand.
+   After Inductor's b2b_gemm. */
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec);
+
+/* out = act(beta*input + left (alpha op(M) C) right + bias) with M = f(scale (mat1 mat2)) at middle's stored blocks; op(M) is M^T
+   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits that they have.
+   middle: M's pattern, with whatever is attached to it; its values, where M goes, may be null: then they are in the workspace
+   (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
+   backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
+   dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
+   copied). c has middle's dtype.
+   Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
@@ -2441,8 +2479,8 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT ||
-           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
+           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE || op == BSR_OP_SAMPLED_CHAIN_MM));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -4189,6 +4227,15 @@ static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
     p.refused = a->refused == b->refused ? a->refused : 0, p.source = a->source == b->source ? a->source : BSR_PLAN_HEURISTIC;
     if (b->workspace_bytes > p.workspace_bytes) p.workspace_bytes = b->workspace_bytes;
     return p;
+}
+/* What stands at the start of the workspace, which a query may come without. */
+static void *bsri_room_base(const bsri_call *c) { return c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; }
+/* exec: the caller's, with the workspace that is behind the first bytes. */
+static void bsri_room_behind(const bsri_call *c, uint64_t bytes, bsr_exec *exec) {
+    *exec = *c->exec;
+    if (bytes && exec->workspace && exec->workspace_bytes > bytes)
+        exec->workspace = (char *)exec->workspace + bytes, exec->workspace_bytes -= bytes;
+    else if (bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
 }
 /* For operations with nothing to choose. */
 BSRI_UNUSED static bsr_status bsri_plan_simple(const bsri_call *c, int *stop) {
@@ -7282,6 +7329,26 @@ BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bs
     return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
 }
 
+/* --- results between launches --- */
+/* d, whose type and sizes are known, stands at the start of the workspace: packed, lines in pieces of 16 bytes, in the order that
+   its strides have. *bytes: what it takes. */
+static bsr_status bsri_room(const bsri_call *c, bsr_dense *d, int operand, uint64_t *bytes) {
+    const int columns = d->rows != 1 && d->row_stride == 1, size = (int)bsr_dtype_size(d->dtype);
+    const int64_t length = columns ? d->rows : d->cols, lines = columns ? d->cols : d->rows;
+    int64_t all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
+    int i;
+    d->row_stride = columns ? 1 : all, d->col_stride = columns ? all : 1;
+    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = d->batch_dims - 1; i >= 0; i--) {
+        d->batch_stride[i] = all;
+        if (!bsri_mul(all, d->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    *bytes = (uint64_t)(all * size + 127) / 128 * 128;
+    d->data = bsri_room_base(c);
+    return BSR_OK;
+}
+
 /* --- sums of products --- */
 typedef struct bsri_sum_call {
     bsri_product_call term[BSR_TERMS_MAX]; /* each with the out, input and epilogue of all */
@@ -7476,22 +7543,10 @@ static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int joi
 static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
     const bsr_dense *out = s->term->out;
     const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
-    const int columns = out->rows != 1 && out->row_stride == 1, size = (int)bsr_dtype_size(type);
-    const int64_t length = columns ? out->rows : out->cols, lines = columns ? out->cols : out->rows;
-    int64_t all, i;
     l->sums = *out, l->bytes = 0;
     if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
-    all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
-    l->sums.dtype = type, l->sums.row_stride = columns ? 1 : all, l->sums.col_stride = columns ? all : 1;
-    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    for (i = out->batch_dims - 1; i >= 0; i--) {
-        l->sums.batch_stride[i] = all;
-        if (!bsri_mul(all, out->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    }
-    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    l->bytes = (uint64_t)(all * size + 127) / 128 * 128;
-    l->sums.data = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
-    return BSR_OK;
+    l->sums.dtype = type;
+    return bsri_room(c, &l->sums, BSR_ARG_OUT, &l->bytes);
 }
 /* Which share of the epilogue each launch has. */
 static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
@@ -7517,10 +7572,7 @@ static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int 
     bsri_sum_group(s, l, join);
     BSRI_TRY(bsri_sum_room(c, s, l));
     bsri_sum_share(s, l);
-    *exec = *c->exec, each.exec = exec;
-    if (l->bytes && exec->workspace && exec->workspace_bytes > l->bytes)
-        exec->workspace = (char *)exec->workspace + l->bytes, exec->workspace_bytes -= l->bytes;
-    else if (l->bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
+    bsri_room_behind(c, l->bytes, exec), each.exec = exec;
     for (t = 0; t < l->count; t++) {
         BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
         *plan = t ? bsri_plan_both(plan, &one) : one;
@@ -11645,7 +11697,7 @@ static void bsri_map_task(void *arg, int64_t task) {
     }
 }
 
-BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j))
+BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step))
 /* What a pass over the stored elements takes on one thread. */
 static double bsri_map_ns(const bsr_matrix *x, int64_t groups) {
     const double n = (double)x->nnz * (double)groups * (double)x->block_rows * (double)x->block_cols;
@@ -11663,16 +11715,16 @@ static void bsri_map_prepare(const bsri_call *c, bsri_map *j) {
     j->places = j->drops || o->function >= BSR_USER_FUNCTION_BASE || j->dense;
     j->stored = bsri_stored_of(j->x);
 }
-static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j, bsr_plan *plan, int step) {
     const int64_t area = j->x->block_rows * j->x->block_cols;
-    bsr_plan p;
     int stop;
     bsri_map_prepare(c, j);
-    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j));
-    p = bsri_plan_default(c);
-    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
+    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j, plan, step));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+    j->isa = bsri_isa_base(plan->kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
     j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
@@ -11735,6 +11787,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
                            bsr_operand y, const bsr_matrix *out, const bsr_exec *exec) {
     static const bsr_map_options none = BSR_ZERO;
     bsri_call c;
+    bsr_plan plan;
     bsri_map j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
@@ -11742,7 +11795,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
-    return bsri_map_start(&c, &j);
+    return bsri_map_start(&c, &j, &plan, BSRI_PLAN_AND_RUN);
 }
 BSRI_SELDOM_END
 
@@ -12091,6 +12144,213 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
     return bsri_reduce_start(&c, &j);
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>chain-calls: two products one after another: checks, plan, public functions                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
+
+/* Steps of a chain, run one after the other: a product or sampled product, what becomes of it, a product. */
+typedef struct bsri_chain {
+    bsri_product_call first, last;
+    bsri_sampled_call sampled;
+    bsri_map map;
+    bsr_dense middle;
+    bsr_matrix blocks;
+    uint64_t bytes;                           /* of the middle in the workspace */
+    int32_t is_sampled, maps, ours, reserved; /* ours: the middle is in the workspace */
+} bsri_chain;
+
+/* The call as checks of the middle see it: one that is in the workspace is an operand, and no program's pointer. */
+static bsri_call bsri_chain_inside(const bsri_call *c, const bsri_chain *k, bsr_exec *exec) {
+    bsri_call inside = *c;
+    bsri_room_behind(c, k->bytes, exec);
+    inside.exec = exec;
+    if (k->ours) inside.flags &= ~BSR_EXEC_CHECK_POINTERS;
+    return inside;
+}
+/* What the last product reads may not be what the steps before it write. */
+static bsr_status bsri_chain_apart(const bsri_call *c, const bsri_spans *set, int from) {
+    int i, j;
+    for (i = 0; i < from; i++)
+        for (j = from; j < set->count && set->span[i].written; j++) {
+            const int item = set->span[j].written ? 0 : bsri_spans_overlap(&set->span[i], &set->span[j]);
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
+    return BSR_OK;
+}
+/* out, and what else the last product reads besides the middle. */
+static bsr_status bsri_chain_check_last(const bsri_call *c, const bsri_chain *k, bsri_spans *set) {
+    const int from = set->count;
+    bsri_batch batch;
+    BSRI_TRY(bsri_check_product_sizes(c, &k->last));
+    BSRI_TRY(bsri_product_batch(c, &k->last, &batch));
+    BSRI_TRY(bsri_check_product_result(c, &k->last, set, &batch));
+    return bsri_chain_apart(c, set, from);
+}
+static bsr_status bsri_chain_plan(const bsri_call *c, bsri_chain *k, bsr_plan *plan, int step) {
+    bsr_plan one;
+    bsr_plan *p = step == BSRI_RUN_ONLY ? plan : &one;
+    BSRI_TRY(k->is_sampled ? bsri_sampled_start(c, &k->sampled, plan, step) : bsri_product_start(c, &k->first, plan, step));
+    if (k->maps) BSRI_TRY(bsri_map_start(c, &k->map, p, step));
+    BSRI_TRY(bsri_product_start(c, &k->last, p, step));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_both(plan, &one);
+    return BSR_OK;
+}
+/* One plan speaks for both products; each looks up its own row in tuned tables. */
+static bsr_status bsri_chain_start(const bsri_call *call, bsri_chain *k) {
+    bsr_exec exec;
+    bsri_call c = *call;
+    bsr_plan plan;
+    int stop;
+    bsri_room_behind(call, k->bytes, &exec), c.exec = &exec;
+    BSRI_TRY(bsri_chain_plan(&c, k, &plan, BSRI_PLAN_ONLY));
+    plan.workspace_bytes += k->bytes;
+    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    return stop ? BSR_OK : bsri_chain_plan(&c, k, &plan, BSRI_RUN_ONLY);
+}
+
+/* A middle without memory stands in the workspace as b stands in memory. */
+static bsr_status bsri_chain_place(const bsri_call *c, bsri_chain *k) {
+    const bsr_matrix *a = k->first.a;
+    const bsr_dense *b = k->first.b;
+    bsri_batch batch = bsri_batch_none();
+    bsr_dense *m = &k->middle;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_join(c, &batch, a->batch_dims, a->batch, BSR_ARG_A));
+    BSRI_TRY(bsri_join(c, &batch, b->batch_dims, b->batch, BSR_ARG_B));
+    m->dtype = k->last.a->dtype, m->rows = k->first.trans ? a->cols : a->rows, m->cols = b->cols;
+    m->row_stride = b->cols == 1 || (b->row_stride == 1 && b->rows != 1), m->batch_dims = batch.dims;
+    memcpy(m->batch, batch.size, sizeof m->batch);
+    k->ours = 1;
+    return bsri_room(c, m, BSR_ARG_MIDDLE, &k->bytes);
+}
+static bsr_status bsri_chain_check(const bsri_call *c, bsri_chain *k, const bsr_dense *middle) {
+    const bsri_product_call *p = &k->first;
+    bsri_call inside;
+    bsr_exec exec;
+    bsri_spans set;
+    bsri_batch batch;
+    set.count = 0;
+    BSRI_TRY(bsri_check_product_pair(c, p, &set));
+    BSRI_TRY(bsri_check_matrix(c, &set, k->last.a, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    if (!middle) BSRI_TRY(bsri_chain_place(c, k));
+    else BSRI_TRY(bsri_check_product_out(c, p));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    inside = bsri_chain_inside(c, k, &exec);
+    BSRI_TRY(bsri_check_product_sizes(c, p));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue && p->epilogue->beta_ptr) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    BSRI_TRY(bsri_check_epilogue(c, &set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
+    BSRI_TRY(bsri_check_dense(&inside, &set, p->out, BSR_ARG_MIDDLE, BSRI_NUMBERS, BSRI_WRITE));
+    BSRI_TRY(bsri_chain_check_last(c, k, &set));
+    BSRI_TRY(bsri_check_structure(c, p->a, BSR_ARG_A, 0));
+    return bsri_check_structure(c, k->last.a, BSR_ARG_C, 0);
+}
+
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c_matrix, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec) {
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
+    if (trans & ~(BSR_TRANS_A | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    memset(&k, 0, sizeof k);
+    k.first.alpha = 1.0, k.first.a = a, k.first.b = b, k.first.out = middle ? middle : &k.middle, k.first.epilogue = inner;
+    k.first.trans = (trans & BSR_TRANS_A) != 0;
+    k.first.id_a = BSR_ARG_A, k.first.id_b = BSR_ARG_B, k.first.id_out = BSR_ARG_MIDDLE;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = c_matrix, k.last.b = k.first.out, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_C) != 0;
+    k.last.id_a = BSR_ARG_C, k.last.id_b = BSR_ARG_MIDDLE, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_chain_check(&c, &k, middle));
+    else if (!middle) BSRI_TRY(bsri_chain_place(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.first));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_chain_start(&c, &k);
+}
+
+/* Values that the middle lacks stand packed in the workspace. Items of a ragged dimension have their values one after another. */
+static bsr_status bsri_chain_values(const bsri_call *c, bsri_chain *k) {
+    bsr_matrix *m = &k->blocks;
+    int64_t all = bsri_max(0, m->nnz);
+    const int64_t size = (int64_t)bsr_dtype_size(m->dtype);
+    int i;
+    if (m->values || !m->nnz) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(all, m->block_rows * m->block_cols, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) {
+        const int ragged = (m->flags & BSR_MATRIX_RAGGED) && m->crow_batch_stride[i];
+        m->values_batch_stride[i] = ragged ? 0 : all;
+        if (!ragged && !bsri_mul(all, m->batch[i], &all))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    k->ours = 1, k->bytes = (uint64_t)(all * size + 127) / 128 * 128, m->values = bsri_room_base(c);
+    return BSR_OK;
+}
+static bsr_status bsri_sampled_chain_check(const bsri_call *c, bsri_chain *k, const bsr_matrix *product) {
+    const bsr_map_options *f = k->map.options;
+    bsr_matrix *m = &k->blocks;
+    bsri_call inside;
+    bsr_exec exec;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MIDDLE));
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_OPERANDS, BSR_ARG_MIDDLE));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix_sizes(c, product, BSR_ARG_PRODUCT));
+        BSRI_TRY(bsri_check_same_sizes(c, m, product, BSR_ARG_PRODUCT));
+    }
+    BSRI_TRY(bsri_chain_values(c, k));
+    inside = bsri_chain_inside(c, k, &exec);
+    BSRI_TRY(bsri_check_sampled_operands(c, &k->sampled, &set));
+    BSRI_TRY(bsri_check_dense(c, &set, k->last.b, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    BSRI_TRY(bsri_check_sampled(product ? c : &inside, &k->sampled, &set));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix(&inside, &set, m, BSR_ARG_MIDDLE, BSRI_OPERANDS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_same_pattern(c, m, product, BSR_ARG_PRODUCT));
+    }
+    if (k->maps && (m->flags & BSR_MATRIX_ROW_VIEW)) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_MIDDLE, -1, 0);
+    if (k->maps && f->combine) return bsri_fail(c, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, f->combine);
+    if (k->maps) {
+        const uint32_t types = BSRI_BIT(k->map.x->dtype) | BSRI_BIT(m->dtype);
+        const int wide = (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64);
+        BSRI_TRY(bsri_map_check_options(c, f, wide ? BSR_F64 : BSR_F32));
+    }
+    return bsri_chain_check_last(c, k, &set);
+}
+
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c_dense, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec) {
+    static const bsr_map_options none = BSR_ZERO;
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
+    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
+    memset(&k, 0, sizeof k);
+    k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
+    k.sampled.alpha = scale, k.sampled.mat1 = mat1, k.sampled.mat2 = mat2, k.sampled.out = product ? product : &k.blocks;
+    k.sampled.id_1 = BSR_ARG_MAT1, k.sampled.id_2 = BSR_ARG_MAT2, k.sampled.id_out = product ? BSR_ARG_PRODUCT : BSR_ARG_MIDDLE;
+    k.map.x = k.sampled.out, k.map.out = &k.blocks, k.map.alpha = 1.0, k.map.options = f ? f : &none;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = &k.blocks, k.last.b = c_dense, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_A) != 0;
+    k.last.id_a = BSR_ARG_MIDDLE, k.last.id_b = BSR_ARG_C, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_sampled_chain_check(&c, &k, product));
+    else BSRI_TRY(bsri_chain_values(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_chain_start(&c, &k);
 }
 BSRI_SELDOM_END
 
@@ -19629,7 +19889,8 @@ static char *bsri_stage_base(const bsri_call *c) {
 /* Is a stage within what is offered, and of the kinds that a plan asks for? */
 static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t offered) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags & BSRI_STAGED : 0u;
-    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM; /* products, each with its own */
+    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM || c->op == BSR_OP_CHAIN_MM ||
+                        c->op == BSR_OP_SAMPLED_CHAIN_MM; /* products, each with its own */
     return (uint64_t)s->bytes <= offered && (!asked || several || asked == s->flags);
 }
 
@@ -20978,7 +21239,7 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 /* ---------------------------------------------------------------------------------------------- */
 
 #if !BSRI_HAS_CUDA_MAPS
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *, bsr_plan *, int) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
 }
 static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *) {
@@ -21033,11 +21294,10 @@ static bsr_status bsri_cuda_map_launch(const bsri_call *c, bsri_dev_map *p, int 
     else BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 4, false>), *p, p->work, BSRI_CTA);
     return BSR_OK;
 }
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step) {
     const bsr_map_options *o = j->options;
     const bsr_matrix *x = j->x, *out = j->out, *y = j->y;
     const int64_t e = j->compute == BSR_F64 ? 2 : 4, all = x->nnz * x->block_rows * x->block_cols;
-    bsr_plan plan = bsri_plan_default(c);
     bsri_dev_map p;
     int stop, flat, runs;
     if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
@@ -21059,8 +21319,9 @@ static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
            (!y || bsri_cuda_map_runs(y, p.ys, e));
     p.vector = j->dense && j->dense->cols > 1 && j->dense->col_stride == 1 &&
                (j->dense->rows == 1 || j->dense->row_stride % e == 0) && bsri_dense_aligned(j->dense, e);
-    plan.reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = flat || runs ? (int32_t)e : 1;
-    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (step != BSRI_RUN_ONLY)
+        plan->reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan->tile_cols = flat || runs ? (int32_t)e : 1;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !x->nnz) return BSR_OK;
     p.pieces = flat || runs ? all / e : all;
     BSRI_TRY(bsri_cuda_map_launch(c, &p, j->compute, flat || runs ? e : 1, !flat));
@@ -22762,6 +23023,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
+        case BSR_OP_CHAIN_MM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_MATMUL:
@@ -22775,6 +23037,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION_BACKWARD:
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
+        case BSR_OP_SAMPLED_CHAIN_MM:
+            return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:

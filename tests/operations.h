@@ -29,7 +29,9 @@
     X(map, BSR_OP_MAP, 0, 0, 1u << 5)                           \
     X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)                     \
     X(conv, BSR_OP_CONV, 1, 0, 1u << 8)                         \
-    X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 1, 0, 1u << 6)
+    X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 1, 0, 1u << 6) \
+    X(chain_mm, BSR_OP_CHAIN_MM, 1, 0, 1u << 4 | 1u << 10)      \
+    X(sampled_chain_mm, BSR_OP_SAMPLED_CHAIN_MM, 1, 0, 3u << 5 | 1u << 12)
 /* So does this one, whose operands come in an array. */
 #define T_SUMS(X) X(sum_mm, BSR_OP_SUM_MM, 1, 0, 1u << 5)
 /* They build a matrix, a view, a mask or lists. */

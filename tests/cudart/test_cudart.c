@@ -469,6 +469,38 @@ static bsr_status call_conv_weight_gradient(const bsr_context *ctx, const bsr_ex
     return bsr_conv_weight_gradient(ctx, (double)bt_below(3), &input, (double)bt_below(3), &c.shape, &c.y, &c.x, &out, ex);
 }
 
+static bsr_status call_chain_mm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), mid = dtype == BSR_I8 ? PICK(BSR_I8, BSR_F32, BSR_BF16, BSR_F16) : dtype;
+    const int result = draw_result(mid), ta = bt_below(3) == 0, tc = bt_below(3) == 0;
+    const int64_t br = draw_block(), bc = draw_block(), hb = draw_blocks(), kb = draw_blocks(), n = draw_columns();
+    const t_shape batch = draw_batch();
+    const bsr_matrix a = ta ? matrix(kb, hb, bc, br, dtype, narrower(batch)) : matrix(hb, kb, br, bc, dtype, narrower(batch));
+    const int64_t h = ta ? a.cols : a.rows, rb = draw_blocks(), cr = draw_block();
+    const bsr_matrix c = tc ? matrix(hb, rb, br, cr, mid, narrower(batch)) : matrix(rb, hb, cr, br, mid, narrower(batch));
+    const bsr_dense b = dense(ta ? a.rows : a.cols, n, dtype, batch, 0), middle = dense(h, n, mid, batch, 1);
+    const bsr_dense out = dense(tc ? c.cols : c.rows, n, result, batch, 1), bias = dense(h, 1, draw_beside(mid), NO_BATCH, 0);
+    bsr_epilogue e = BSR_ZERO;
+    if (bt_below(2)) e.bias = &bias;
+    return bsr_chain_mm(ctx, (ta ? BSR_TRANS_A : 0u) | (tc ? BSR_TRANS_C : 0u), &a, &b, bt_below(3) ? &e : NULL,
+                        bt_below(2) ? &middle : NULL, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
+}
+static bsr_status call_sampled_chain_mm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float(), trans = bt_below(3) == 0;
+    const int64_t br = draw_block(), bc = draw_block(), k = PICK(0, 1, 7, 64, 125, 256, 512), n = draw_columns();
+    const t_shape batch = draw_batch();
+    const bsr_matrix whole = matrix_of(draw_blocks(), draw_blocks(), br, bc, dtype, batch, 1);
+    const bsr_matrix kept = same_pattern(&whole, draw_result(dtype));
+    const bsr_dense x = dense(whole.rows, k, dtype, narrower(batch), 0), y = dense(k, whole.cols, dtype, narrower(batch), 0);
+    const bsr_dense c = dense(trans ? whole.rows : whole.cols, n, dtype, narrower(batch), 0);
+    const bsr_dense out = dense(trans ? whole.cols : whole.rows, n, draw_result(dtype), batch, 1);
+    bsr_matrix middle = whole;
+    bsr_map_options f = BSR_ZERO;
+    f.function = (int32_t)bt_below(5);
+    if (bt_below(2)) middle.values = NULL;
+    return bsr_sampled_chain_mm(ctx, trans ? BSR_TRANS_A : 0u, 1, &x, &y, bt_below(3) ? &f : NULL, bt_below(2) ? &kept : NULL,
+                                &middle, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
+}
+
 static bsr_status call_validate(const bsr_context *ctx, const bsr_exec *ex) {
     const bsr_matrix m = matrix(draw_blocks(), draw_blocks(), draw_block(), draw_block(), draw_operand_dtype(), draw_batch());
     return bsr_validate(ctx, &m, ex);
