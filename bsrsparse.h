@@ -960,6 +960,16 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
 
+/* How long a call's work takes, between its checks and its end. CUDA: two events of the caller's are recorded around what the call
+   launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
+   caller's clock. A query, and a call that fails, leave all as it is. */
+typedef struct bsr_timing {
+    void *begin, *end;         /* CUDA: cudaEvent_t */
+    double (*now)(void *user); /* CPU: seconds */
+    void *user;
+    double seconds;            /* CPU: result */
+} bsr_timing;
+
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
     bsr_stream stream; /* CUDA: where the call runs; null: the default stream */
@@ -976,6 +986,7 @@ typedef struct bsr_exec {
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
     uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
                                     the workspace; see bsr_device_status(). Else left alone */
+    bsr_timing *timing;          /* not null: the call is timed. NULL_POINTER without the backend's events or clock */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1429,8 +1440,8 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
    These are bsr_dense_addmm(0, null, 1, trans, a, b, inner, middle) and bsr_dense_addmm(beta, input, alpha, trans, c, middle,
    epilogue, out), and the bits are theirs with the plans that they have here: M is rounded to middle's dtype in between.
    inner: what becomes of op(A) B, without beta; null: nothing. middle: where M goes; null: into the workspace
-   (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's with middle's and
-   out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
+   (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's
+   with middle's and out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
    Errors: as bsr_dense_addmm; WORKSPACE_TOO_SMALL (middle null); OVERLAP also where middle meets any other operand.
    After Inductor's b2b_gemm. */
 BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
@@ -1930,7 +1941,7 @@ typedef enum bsr_tune_flag {
 typedef struct bsr_tune_desc {
     bsr_status (*call)(const bsr_exec *exec, void *user);
     void *user;                     /* for call, target and progress */
-    bsr_exec exec;                  /* stream, workspace, flags of the calls; plan, query, key and error are the tuner's */
+    bsr_exec exec; /* stream, workspace, flags of the calls; plan, query, key, error and timing are the tuner's */
     const bsr_tune_output *outputs; /* compared with the slowest tier's, and put back exactly as they were */
     int32_t output_count;
     uint32_t flags;                                                 /* BSR_TUNE_* */
@@ -2207,6 +2218,10 @@ typedef struct bsri_call {
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
+    struct bsri_timed {
+        double began;
+        int on;
+    } timed, *timer; /* timer: what copies of this write, too */
 #ifdef BSRI_CUDA
     bsri_watch *watch, noted; /* watch: where copies of this note, too */
 #endif
@@ -2511,7 +2526,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->reserved = 0;
+    c->may_write_workspace = 0, c->reserved = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -2526,6 +2541,8 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
         return bsri_fail(c, BSR_ITEM_THREADS, BSR_ARG_EXEC, -1, c->exec->threads);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (c->exec->timing && (bsri_on_cuda(c) ? !c->exec->timing->begin || !c->exec->timing->end : !c->exec->timing->now))
+        return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_EXEC, -1, 0);
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
@@ -4143,6 +4160,27 @@ static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
 }
 BSRI_CUDA_PART(bsri_cuda_device(const bsri_call *c))
 BSRI_CUDA_PART(bsri_cuda_indices(const bsri_call *c))
+BSRI_CUDA_PART(bsri_cuda_time(const bsri_call *c, void *event))
+/* The end of a call that may have run. */
+static bsr_status bsri_end(const bsri_call *c, bsr_status status) {
+    bsr_timing *t = c->exec->timing;
+    if (!t || !c->timer->on || status != BSR_OK) return status;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) return bsri_cuda_time(c, t->end);
+#endif
+    t->seconds = t->now(t->user) - c->timer->began;
+    return BSR_OK;
+}
+/* Checks are done, the work begins. */
+static bsr_status bsri_time(const bsri_call *c) {
+    bsr_timing *t = c->exec->timing;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_time(c, t->begin));
+#endif
+    c->timer->on = 1, t->seconds = 0;
+    if (!bsri_on_cuda(c)) c->timer->began = t->now(t->user);
+    return BSR_OK;
+}
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -4179,6 +4217,9 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     bsri_host_word(c, 0);
 #ifdef BSRI_CUDA
     if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_device(c));
+#endif
+    if (c->exec->timing && !c->timer->on) BSRI_TRY(bsri_time(c));
+#ifdef BSRI_CUDA
     if (bsri_indices_asked(c)) return bsri_cuda_indices(c);
 #endif
     return BSR_OK;
@@ -7321,7 +7362,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
-    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
@@ -7632,8 +7673,8 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
             bsri_batch_join(&s.batch, terms[t].b->batch_dims, terms[t].b->batch);
         }
     for (t = 0; t < s.count; t++) BSRI_TRY(bsri_resolve_scalars(&c, &s.term[t]));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
-    return bsri_sum_cpu(&c, &s);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_sum(&c, &s)));
+    return bsri_end(&c, bsri_sum_cpu(&c, &s));
 }
 BSRI_SELDOM_END
 
@@ -7778,7 +7819,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     }
     if (stop) return BSR_OK;
     x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
@@ -7973,7 +8014,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
-    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* One batch item of a dense operand. */
@@ -8058,7 +8099,7 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
     zero.a = a, zero.b = b, zero.out = out;
     BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
-    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
+    return bsri_end(&c, bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8314,7 +8355,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
-    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 BSRI_SELDOM_END
 
@@ -8402,7 +8443,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
     BSRI_WANT_COMPILED(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
-    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
@@ -8499,7 +8540,8 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
-    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
+    if (!stop && want_b) BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY));
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -9177,7 +9219,7 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
 #define BSRI_WIDE_BYTES 1024 /* of a row of its sums */
 typedef struct bsri_conv_weights {
     const bsr_matrix *out, *input;
-    const bsr_dense *dy;
+    const bsr_dense *x, *dy;
     double alpha, beta;
     int isa, compute, type;
     bsri_conv_geometry geo;     /* y: dy */
@@ -9655,7 +9697,7 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = y, j.options = options, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
@@ -9667,7 +9709,7 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
     memset(&j, 0, sizeof j);
     j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 BSRI_SELDOM_END
 
@@ -10441,7 +10483,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
     key.alpha = bsri_attention_modifies(&j);
     if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_attention(&c, &j, &key, &p)));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
@@ -10457,7 +10499,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11125,7 +11167,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_gradient_views(&g, used);
     bsri_value_steps(mask, g.f.mask_strides);
     bsri_gradient_run(&c, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11237,7 +11279,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
                   bsri_partial_task, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11795,7 +11837,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
-    return bsri_map_start(&c, &j, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_map_start(&c, &j, &plan, BSRI_PLAN_AND_RUN));
 }
 BSRI_SELDOM_END
 
@@ -12143,7 +12185,7 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
-    return bsri_reduce_start(&c, &j);
+    return bsri_end(&c, bsri_reduce_start(&c, &j));
 }
 BSRI_SELDOM_END
 
@@ -12272,7 +12314,7 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
     else if (!middle) BSRI_TRY(bsri_chain_place(&c, &k));
     BSRI_TRY(bsri_resolve_scalars(&c, &k.first));
     BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
-    return bsri_chain_start(&c, &k);
+    return bsri_end(&c, bsri_chain_start(&c, &k));
 }
 
 /* Values that the middle lacks stand packed in the workspace. Items of a ragged dimension have their values one after another. */
@@ -12350,7 +12392,7 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
     if (bsri_checking(&c)) BSRI_TRY(bsri_sampled_chain_check(&c, &k, product));
     else BSRI_TRY(bsri_chain_values(&c, &k));
     BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
-    return bsri_chain_start(&c, &k);
+    return bsri_end(&c, bsri_chain_start(&c, &k));
 }
 BSRI_SELDOM_END
 
@@ -13075,13 +13117,13 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_NUMBERS : BSRI_ANY));
     b.dense = source;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_dense(&c, &b, m)));
     used = bsri_dense_used(source), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_dense, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* A source of single elements as the 1 x 1 block matrix that CSR is. */
@@ -13128,9 +13170,9 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
         BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
         BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, &s, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, &s, m));
 }
 
 static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_matrix *s, const void *row) {
@@ -13170,9 +13212,9 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_coo(&c, &set, &s, row));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, NULL, m));
 }
 
 BSRI_CUDA_PART(bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
@@ -13197,12 +13239,12 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
         BSRI_TRY(bsri_build_check(&c, &b, &set));
     }
     b.mask = mask;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_mask(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_mask(&c, &b, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_mask, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity) {
@@ -13234,12 +13276,12 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_random(&c, &b, seed, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_random(&c, &b, seed, kept, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* The checks of a pruned sparse source: fits, same block size, ascending columns (they are the result's). */
@@ -13294,10 +13336,10 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_prune(&c, &b, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_prune(&c, &b, kept, m)));
     if (d) used = bsri_dense_used(d), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_prune_run(&c, &b, total, kept, m));
 }
 
 BSRI_SELDOM_END
@@ -13429,7 +13471,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_to_dense(&c, m, out));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_to_dense(&c, m, out)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     used = bsri_dense_used(out);
@@ -13439,7 +13481,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     stored = (double)bsri_stored_count(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -13571,9 +13613,9 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
         BSRI_TRY(bsri_reblock_check(&c, &b, source, &set));
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_reblock_run(&c, &b, m));
 }
 
 BSRI_SELDOM_END
@@ -13619,13 +13661,13 @@ static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matr
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
     if (b.count_only) row = NULL;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_reblock_run(&c, &b, m));
     *nnz = m->nnz, job.m = m, job.row = row;
     if (row) bsri_for_each(&c, rows, bsri_work_ns((double)*nnz * (double)size, 0.0, (double)*nnz), bsri_number_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
                               void *crow, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
@@ -13822,12 +13864,12 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
     int stop;
     BSRI_TRY(bsri_conv_start(&c, ctx, exec, &p, &q, beta, input, alpha, trans, shape, w, x, epilogue, out));
     bsri_conv_prepare(&c, &p, &q, &e);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_conv(&c, &e, shape->dims));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv(&c, &e, shape->dims)));
     plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_call *p, const bsri_sampled_call *q) {
@@ -13859,7 +13901,8 @@ static bsr_status bsri_conv_weights_start(bsri_call *c, const bsr_context *ctx, 
     q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
     p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
     if (bsri_checking(c)) BSRI_TRY(bsri_check_conv_weights(c, &p, &q));
-    e->out = out, e->input = input, e->dy = dy, e->alpha = alpha, e->beta = beta, e->compute = bsri_compute_dtype(c, x->dtype);
+    e->out = out, e->input = input, e->x = x, e->dy = dy, e->alpha = alpha, e->beta = beta;
+    e->compute = bsri_compute_dtype(c, x->dtype);
     e->geo = bsri_conv_geometry_of(&p, x, dy, 0);
     return BSR_OK;
 }
@@ -13871,12 +13914,12 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     bsr_plan plan;
     int stop;
     BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_conv_weights(&c, &e, shape->dims));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv_weights(&c, &e, shape->dims)));
     plan = bsri_conv_plan(&c, out->block_rows, e.compute);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop && out->nnz) bsri_weights_run(&c, &e);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 /* The columns of w in a filter as a view of its own: of one stride? Then the view needs no other memory. */
@@ -14048,11 +14091,11 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     bsri_transposed_build(&c, m, &job.view, buffer);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -14212,7 +14255,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
@@ -14228,7 +14271,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     }
     header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -14324,7 +14367,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
         return bsri_plan_simple(&c, &stop);
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_validate(&c, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
@@ -14333,7 +14376,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
         for (i = 0; i < job.patterns.count; i++) BSRI_TRY(bsri_validate_transposed(&c, &job, i));
     }
-    return m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK;
+    return bsri_end(&c, m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -14539,13 +14582,13 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
             return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
         if (bytes && !mask) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MASK, -1, 0);
         if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check_mask(&c, layout, mask, bytes));
-        BSRI_CUDA_RETURN(&c, bsri_cuda_layout(&c, layout, mask, area, bytes));
+        BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_layout(&c, layout, mask, area, bytes)));
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
         bsri_parallel(&c, layout->different_layout_per_head ? layout->heads : 1, 4.0 * (double)bytes, bsri_layout_head, &job);
         for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
-        return BSR_OK;
+        return bsri_end(&c, BSR_OK);
     }
 #endif
 }
@@ -19630,6 +19673,13 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
     if (device != c->ctx->device) return bsri_fail_wanted(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device, c->ctx->device);
     return bsri_checking(c) ? bsri_cuda_stream(c) : BSR_OK;
 }
+/* Records an event of a timed call: `begin`, before anything is launched, or `end`. */
+static bsr_status bsri_cuda_time(const bsri_call *c, void *event) {
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (event == c->exec->timing->begin) BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(c->exec->stream, &capture)));
+    if (capture != cudaStreamCaptureStatusNone) return bsri_fail(c, BSR_ITEM_CUDA_CAPTURING, BSR_ARG_EXEC, -1, 0);
+    return bsri_cuda_status(c, cudaEventRecord((cudaEvent_t)event, c->exec->stream));
+}
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
@@ -20032,12 +20082,12 @@ typedef struct bsri_cuda_conv_index {
     bsri_conv_lists lists; /* base null: none are made */
     bsri_dev_conv_turn turn;
 } bsri_cuda_conv_index;
-static int bsri_cuda_conv_index_of(const bsri_call *c, const bsri_conv *e, int lists, bsri_cuda_conv_index *x) {
+static int bsri_cuda_conv_index_of(const bsri_conv *e, int lists, const bsri_stage *laid, bsri_cuda_conv_index *x) {
     const bsr_matrix *w = e->w;
     const bsri_conv_geometry *g = &e->geo;
     const char *view = (const char *)w->transposed_index;
     int64_t scratch = 0;
-    memset(x, 0, sizeof *x), x->stage.base = bsri_stage_base(c), x->stage.flags = BSR_PLAN_BUILDS_INDEX;
+    memset(x, 0, sizeof *x), x->stage = *laid, x->stage.flags |= BSR_PLAN_BUILDS_INDEX;
     if (!bsri_transposed_layout(w, &x->index.view)) return 0;
     if (!view) {
         scratch = bsri_cuda_index_plan(&x->index, w);
@@ -20056,18 +20106,38 @@ static int bsri_cuda_conv_index_of(const bsri_call *c, const bsri_conv *e, int l
     x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);
     return !x->stage.failed;
 }
-static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, void *m,
+static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, void *m,
                                        const bsri_cuda_conv_index *x) {
+    bsr_plan plan = bsri_plan_default(c);
     int stop;
-    BSRI_TRY(bsri_chosen(c, a, key, plan));
-    if (x) plan->workspace_bytes = (uint64_t)x->stage.bytes, plan->flags |= x->stage.flags;
-    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    BSRI_TRY(bsri_chosen(c, a, key, &plan));
+    plan.workspace_bytes += (uint64_t)x->stage.bytes, plan.flags |= x->stage.flags;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
     if (stop) return BSR_OK;
-    if (x && x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
-    if (x && x->lists.base)
+    if (x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
+    if (x->lists.base)
         BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_conv_turn, x->turn, (int64_t)x->turn.groups * x->turn.per_tap, 256,
                                                  bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
-    return bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c)));
+    BSRI_TRY(bsri_cuda_copies(c, &x->stage.before));
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c))));
+    return bsri_cuda_copies(c, &x->stage.after);
+}
+/* An image laid channels last in the workspace. */
+static void bsri_cuda_conv_lay(bsri_stage *s, bsr_dense *d, bsri_image *image, int dims, int in, int out) {
+    const bsr_dense from = bsri_dense_used(d);
+    *d = bsri_stage_room(s, &from, from.rows, from.cols, 1);
+    if (in) bsri_stage_copy(s, &s->before, &from, d), s->flags |= BSR_PLAN_STAGES_DENSE;
+    if (out) bsri_stage_copy(s, &s->after, d, &from), s->flags |= BSR_PLAN_STAGES_OUT;
+    if (image) *image = bsri_image_of(d, dims);
+}
+/* Is an image such as tensor cores take? */
+static int bsri_cuda_conv_taken(const bsri_image *x) {
+    bsri_dev_pieces p;
+    return bsri_conv_pieces(x, &p);
+}
+/* Do copies pay, before and after so many products, which kernels for anything would do else? */
+static int bsri_cuda_conv_pays(const bsri_stage *s, double products) {
+    return products / 5000.0 > bsri_stage_ns(s) + products / 100000.0;
 }
 /* One tap without strides and padding, where pixels follow each other: a product, whose operands these are. */
 typedef struct bsri_cuda_conv_one {
@@ -20100,52 +20170,130 @@ static int bsri_cuda_conv_is_product(const bsri_conv *e, int dims, bsri_cuda_con
     o->p.input = o->input.data ? &o->input : NULL, o->p.epilogue = ep ? &o->epilogue : NULL;
     return ok && o->left.cols <= 1;
 }
+/* A convolution and what stands in the workspace for it. */
+typedef struct bsri_cuda_conv_job {
+    bsri_conv of;
+    bsr_dense x, out, input;
+    bsri_stage laid;
+    bsri_cuda_conv_index x_index;
+    bsri_conv_params m;
+    bsri_asking a;
+} bsri_cuda_conv_job;
+/* Who takes a convolution as it stands in j->of. 0: nobody has anything to do. */
+static int bsri_cuda_conv_ask(const bsri_call *c, int dims, const bsr_tune_row *key, bsri_cuda_conv_job *j) {
+    const bsri_conv *e = &j->of;
+    const void *const attached = e->w->transposed_index;
+    bsri_conv_lists none;
+    bsri_dev_conv p;
+    bsr_exec exec;
+    bsri_call behind = *c;
+    uint64_t offered;
+    int lists;
+    if (!bsri_cuda_conv_describe(e, &p)) return 0;
+    memset(&none, 0, sizeof none), bsri_room_behind(c, (uint64_t)j->laid.bytes, &exec), behind.exec = &exec;
+    p.of.constant = !e->geo.turned && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    const auto ask = [&](const bsri_conv_lists *l) {
+        bsri_ask_all(&behind, key, &j->a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, l, s, &j->m); });
+    };
+    if (e->geo.turned && p.any && bsri_conv_mma_refuses(c->ctx, &e->geo, e->w, e->compute) == 0 &&
+        bsri_stage_allowed(c, &offered))
+        for (lists = 1; lists >= (attached != NULL); lists--) {
+            bsri_cuda_conv_index *const x = &j->x_index;
+            if (!bsri_cuda_conv_index_of(e, lists, &j->laid, x) || !bsri_stage_fits(c, &x->stage, offered)) continue;
+            p.of.a.transposed_index = x->index.buffer ? x->index.buffer : attached;
+            ask(&x->lists);
+            p.of.a.transposed_index = attached;
+            if (j->a.s.best.tier == (lists ? BSRI_TIER_WGMMA : BSRI_TIER_MMA)) return 1;
+        }
+    memset(&j->x_index, 0, sizeof j->x_index), j->x_index.stage = j->laid;
+    ask(&none);
+    return 1;
+}
+/* Images that are not channels last, in pieces of 16 bytes, are laid so in the workspace, where tensor cores are then faster with
+   all that than what takes images as they are. */
+static int bsri_cuda_conv_staged(const bsri_call *c, const bsri_conv *e, int dims, const bsr_tune_row *key,
+                                 bsri_cuda_conv_job *j) {
+    const bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    const double products = bsri_mean_blocks(e->w) * (double)(e->w->block_rows * e->w->block_cols) * pixels;
+    const int reads = e->input && (e->beta != 0.0 || (e->epilogue && e->epilogue->beta_ptr));
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    if (!allowed || !e->any || bsri_cuda_conv_taken(&g->x)) return 0;
+    if (bsri_conv_mma_refuses(c->ctx, g, e->w, e->compute)) return 0;
+    memset(&j->laid, 0, sizeof j->laid);
+    j->laid.base = bsri_stage_base(c), j->of = *e, j->x = *e->x, j->out = *e->out;
+    j->of.x = &j->x, j->of.out = &j->out;
+    bsri_cuda_conv_lay(&j->laid, &j->x, &j->of.geo.x, dims, 1, 0);
+    if (j->out.row_stride != 1) {
+        bsri_cuda_conv_lay(&j->laid, &j->out, &j->of.geo.y, dims, 0, 1);
+        if (reads && e->input->rows == e->out->rows && e->input->cols == e->out->cols)
+            j->input = *e->input, j->of.input = &j->input, bsri_cuda_conv_lay(&j->laid, &j->input, NULL, dims, 1, 0);
+    }
+    if (j->laid.failed || (uint64_t)j->laid.bytes > offered) return 0;
+    if (allowed < 2 && !bsri_cuda_conv_pays(&j->laid, products)) return 0;
+    if (!bsri_cuda_conv_ask(c, dims, key, j) || !bsri_stage_fits(c, &j->x_index.stage, offered)) return 0;
+    return j->a.s.best.tier >= BSRI_TIER_MMA;
+}
 static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
     const bsr_tune_row key = bsri_cuda_conv_key(e->w, e->w->dtype);
     bsr_plan plan = bsri_plan_default(c);
     bsri_cuda_conv_one one;
-    bsri_cuda_conv_index x;
-    bsri_conv_lists none;
-    bsri_conv_params m;
-    bsri_dev_conv p;
-    bsri_asking a;
-    uint64_t offered;
-    int lists;
-    memset(&none, 0, sizeof none);
-    if (!bsri_cuda_conv_describe(e, &p)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    bsri_cuda_conv_job j;
     if (BSRI_HAS_PRODUCT && bsri_cuda_conv_is_product(e, dims, &one))
         return bsri_product_start(c, &one.p, &plan, BSRI_PLAN_AND_RUN);
-    p.of.constant = !e->geo.turned && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    const auto ask = [&](const bsri_conv_lists *l) {
-        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, l, s, &m); });
-    };
-    if (e->geo.turned && p.any && bsri_conv_mma_refuses(c->ctx, &e->geo, e->w, e->compute) == 0 &&
-        bsri_stage_allowed(c, &offered))
-        for (lists = 1; lists >= (e->w->transposed_index != NULL); lists--) {
-            if (!bsri_cuda_conv_index_of(c, e, lists, &x) || !bsri_stage_fits(c, &x.stage, offered)) continue;
-            if (x.index.buffer) p.of.a.transposed_index = x.index.buffer;
-            ask(&x.lists);
-            p.of.a.transposed_index = e->w->transposed_index;
-            if (a.s.best.tier == (lists ? BSRI_TIER_WGMMA : BSRI_TIER_MMA))
-                return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
-        }
-    ask(&none);
-    return bsri_cuda_conv_start(c, &a, &key, &plan, &m, NULL);
+    if (bsri_cuda_conv_staged(c, e, dims, &key, &j)) return bsri_cuda_conv_start(c, &j.a, &key, &j.m, &j.x_index);
+    j.of = *e, memset(&j.laid, 0, sizeof j.laid), j.laid.base = bsri_stage_base(c);
+    if (!bsri_cuda_conv_ask(c, dims, &key, &j)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_cuda_conv_start(c, &j.a, &key, &j.m, &j.x_index);
 }
-static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
-    const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);
-    bsr_plan plan = bsri_plan_default(c);
-    bsri_conv_weights_params m;
+static void bsri_cuda_conv_weights_ask(const bsri_call *c, const bsri_conv_weights *e, const bsri_stage *laid, int dims,
+                                       const bsr_tune_row *key, bsri_conv_weights_params *m, bsri_asking *a) {
     bsri_dev_conv_weights p;
-    memset(&p, 0, sizeof p);
-    if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    bsri_call behind = *c;
+    bsr_exec exec;
+    memset(&p, 0, sizeof p), bsri_room_behind(c, (uint64_t)laid->bytes, &exec), behind.exec = &exec;
     p.of.out = *e->out, p.of.alpha = e->alpha, p.of.beta = e->beta, p.geo = e->geo;
     if (e->input && e->beta != 0) p.of.input = *e->input, p.of.has_input = 1, bsri_value_strides(e->input, p.of.i_strides);
     bsri_value_strides(e->out, p.of.o_strides), p.of.view = bsri_view_of(1, 1);
     p.of.whole = p.of.out_batch = bsri_batch_none(), p.of.items = 1;
     bsri_conv_phases(&p.geo, &p.pixels);
-    return bsri_cuda_choose(c, &key, &plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, dims, e->dy, s, &m); });
+    bsri_ask_all(&behind, key, a, [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, dims, e->dy, s, m); });
+}
+/* As for convolutions: x and dy channels last. */
+static int bsri_cuda_conv_weights_staged(const bsri_call *c, bsri_conv_weights *e, int dims, bsr_dense (&image)[2],
+                                         bsri_stage *s) {
+    bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const int x = !bsri_cuda_conv_taken(&g->x), dy = !bsri_cuda_conv_taken(&g->y);
+    if (!allowed || e->alpha == 0.0 || (!x && !dy) || bsri_conv_mma_refuses(c->ctx, g, e->out, e->compute)) return 0;
+    s->base = bsri_stage_base(c), image[0] = *e->x, image[1] = *e->dy;
+    if (x) bsri_cuda_conv_lay(s, &image[0], &g->x, dims, 1, 0);
+    if (dy) bsri_cuda_conv_lay(s, &image[1], &g->y, dims, 1, 0);
+    e->x = &image[0], e->dy = &image[1];
+    if (s->failed || !bsri_stage_fits(c, s, offered)) return 0;
+    return allowed == 2 ||
+           bsri_cuda_conv_pays(s, bsri_mean_blocks(e->out) * (double)(e->out->block_rows * e->out->block_cols) * pixels);
+}
+static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
+    const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_conv_weights staged = *e;
+    bsri_cuda_conv_index x;
+    bsri_conv_weights_params m;
+    bsr_dense image[2];
+    bsri_asking a;
+    memset(&x, 0, sizeof x);
+    if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    if (bsri_cuda_conv_weights_staged(c, &staged, dims, image, &x.stage)) {
+        bsri_cuda_conv_weights_ask(c, &staged, &x.stage, dims, &key, &m, &a);
+        if (a.s.best.tier >= BSRI_TIER_MMA) return bsri_cuda_conv_start(c, &a, &key, &m, &x);
+    }
+    memset(&x, 0, sizeof x);
+    bsri_cuda_conv_weights_ask(c, e, &x.stage, dims, &key, &m, &a);
+    return bsri_cuda_conv_start(c, &a, &key, &m, &x);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -21643,7 +21791,7 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
 /* One call. plan null: as it comes. query: what would run. */
 static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
     bsr_exec e = t->desc->exec;
-    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.timing = NULL, e.flags |= flags;
     if (query && !e.workspace) e.workspace = (void *)(uintptr_t)64, e.workspace_bytes = 0; /* what runs without one */
     return t->desc->call(&e, t->desc->user);
 }

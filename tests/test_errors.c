@@ -221,8 +221,8 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case CONV_WEIGHTS:
             return bsr_conv_weight_gradient(f->ctx, f->beta, f->pp, f->alpha, &f->shape, f->px, f->py, f->pt, e);
         case CHAIN:
-            return bsr_chain_mm(f->ctx, f->trans | BSR_TRANS_C, f->pa, f->pb, &f->epilogue, f->pout, 0, NULL, f->alpha, f->pp, NULL,
-                                f->pc, e);
+            return bsr_chain_mm(f->ctx, f->trans | BSR_TRANS_C, f->pa, f->pb, &f->epilogue, f->pout, 0, NULL, f->alpha, f->pp,
+                                NULL, f->pc, e);
         case SAMPLED_CHAIN:
             return bsr_sampled_chain_mm(f->ctx, f->trans, f->scale, f->px, f->py, &f->maps, f->pp, f->pt, f->beta, f->pinput,
                                         f->alpha, f->pz, &f->epilogue, f->pout, e);
@@ -355,6 +355,26 @@ enum { /* flags of plans that name a workspace */
     FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE |
                 BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
 };
+/* Each call is timed once, from behind its checks to its end; none that is refused, a query or empty. */
+static double ticking(void *user) { return (double)++*(int *)user; }
+TEST(timing) {
+    int call, how, ticks;
+    for (call = 0; call < CALLS; call++)
+        for (how = 0; how < 4; how++) {
+            bsr_timing t = BSR_ZERO;
+            bsr_plan plan;
+            bsr_exec e;
+            fixture f;
+            if (how == 3 && call == VALIDATE) continue; /* it has no query */
+            bt_case("%s, way %d", call_names[call], how);
+            f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+            e = t_exec(0), ticks = 0, t.now = how == 1 ? NULL : ticking, t.user = &ticks, t.seconds = 77, e.timing = &t;
+            if (how == 2) e.reserved2 = 1;
+            if (how == 3) e.query = &plan;
+            CHECK_INT(run(&f, call, &e), how == 1 ? BSR_NULL_POINTER : how == 2 ? BSR_BAD_ARGUMENT : BSR_OK);
+            CHECK_INT(ticks, how ? 0 : 2), CHECK(t.seconds == (how ? 77 : 1));
+        }
+}
 TEST(every_call) {
     int call;
     for (call = 0; call < CALLS; call++) {
@@ -1845,6 +1865,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"all_operations_are_called", all_operations_are_called},
         {"valid_calls", valid_calls},
+        {"timing", timing},
         {"every_call", every_call},
         {"bad_products", bad_products},
         {"bad_gradients", bad_gradients},

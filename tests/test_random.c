@@ -254,7 +254,8 @@ static void random_chain_mm(int turn) {
     s.batch = bt_below(3) ? NO_BATCH : s.batch, s.ragged = s.ragged && s.batch.dims;
     h = ta ? s.c * s.block_cols : s.r * s.block_rows; /* the second has as many */
     *(tc ? &last.block_rows : &last.block_cols) = ta ? s.block_cols : s.block_rows, *(tc ? &last.r : &last.c) = ta ? s.c : s.r;
-    last.nnz = last.r * last.c * bt_range(5, 90) / 100, last.batch = narrowed(s.batch), last.ragged = last.ragged && last.batch.dims;
+    last.nnz = last.r * last.c * bt_range(5, 90) / 100, last.batch = narrowed(s.batch);
+    last.ragged = last.ragged && last.batch.dims;
     n = some_columns(&s, easy ? 160 : 80);
     if (some_columns(&last, 160) < n) n = some_columns(&last, n);
     describe(&s, ta ? ", A^T" : ""), describe(&last, tc ? ", C^T" : ""), bt_describe("%d columns, beta %g", (int)n, beta);
@@ -262,7 +263,8 @@ static void random_chain_mm(int turn) {
     if (ta && bt_below(4)) t_attach_transposed(&a);
     if (tc && bt_below(4)) t_attach_transposed(&c);
     b = t_random(type, ta ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
-    middle = t_output(type, h, n, some_layout(), s.batch), out = t_output(out_type, tc ? c.cols : c.rows, n, some_layout(), s.batch);
+    middle = t_output(type, h, n, some_layout(), s.batch);
+    out = t_output(out_type, tc ? c.cols : c.rows, n, some_layout(), s.batch);
     bias = t_random(whole ? (int)BSR_I32 : type, h, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
     input = t_random(out_type, out.rows, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
     inner.bias = bt_below(2) ? &bias : NULL, inner.activation = whole ? 0 : (int32_t)bt_below(5);

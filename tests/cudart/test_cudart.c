@@ -1185,6 +1185,36 @@ TEST(captured_stream) {
     bsr_destroy(ctx);
 }
 
+/* Events of the caller's stand around all launches of a call; not of one that is a query, captured or refused. */
+TEST(timed) {
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    size_t o;
+    for (o = 0; o < BT_COUNT(operations); o++) {
+        int i;
+        bt_case("%s", operations[o].name);
+        if (absent(&operations[o], ctx)) continue;
+        for (i = 0; i < 20; i++) {
+            const uint64_t seed = bt_random();
+            long marks[2] = {-1, -1};
+            bsr_timing t = BSR_ZERO;
+            bsr_exec ex = BSR_ZERO;
+            bsr_plan plan;
+            ex.error = &e, si_restart();
+            if (!good(&operations[o], make_with_workspace(&operations[o], ctx, seed, 0, &ex))) continue;
+            t.begin = &marks[0], ex.timing = &t, si_restart();
+            CHECK_INT(make(&operations[o], ctx, seed, 0, &ex), BSR_NULL_POINTER), t.end = &marks[1];
+            ex.query = &plan;
+            if (operations[o].op != BSR_OP_VALIDATE) (void)make(&operations[o], ctx, seed, 0, &ex);
+            ex.query = NULL, si.capturing = 1, CHECK_INT(make(&operations[o], ctx, seed, 0, &ex), BSR_CAPTURING);
+            CHECK_INT(si.launches, 0), CHECK_INT(marks[0], -1), CHECK_INT(marks[1], -1);
+            si.capturing = 0, CHECK(good(&operations[o], make(&operations[o], ctx, seed, 0, &ex)));
+            CHECK_INT(marks[0], 0), CHECK_INT(marks[1], si.launches);
+        }
+    }
+    bsr_destroy(ctx);
+}
+
 /* on_launch() compares each launch with the cap. */
 /* The same call without and with the flag: what is launched besides, and that nothing waits, not even bsr_validate. */
 TEST(checked_indices) {
@@ -1894,6 +1924,7 @@ static const bt_test tests[] = {
     {"every_call_failing_in_turn", every_call_failing_in_turn},
     {"wrong_device", wrong_device},
     {"captured_stream", captured_stream},
+                                {"timed", timed},
     {"checked_indices", checked_indices},
     {"max_grid", max_grid},
     {"host_pointers", host_pointers},
