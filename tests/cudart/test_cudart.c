@@ -1924,7 +1924,7 @@ static const bt_test tests[] = {
     {"every_call_failing_in_turn", every_call_failing_in_turn},
     {"wrong_device", wrong_device},
     {"captured_stream", captured_stream},
-                                {"timed", timed},
+    {"timed", timed},
     {"checked_indices", checked_indices},
     {"max_grid", max_grid},
     {"host_pointers", host_pointers},
