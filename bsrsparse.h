@@ -140,7 +140,10 @@
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
-       - A^T without an attached transposed index: the index is built there, at each call;
+       - A^T without an attached transposed index: the index is built there, at each call; so for data gradients of convolutions,
+         which, without strides, also turn it there;
+       - images that are not channels last, or not in such pieces, are laid so;
+       - weight gradients of convolutions with few stored blocks: shares of the pixels are added up there;
        - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
@@ -156,6 +159,22 @@
      in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; else, with
      many columns, they follow each other where the workspace that a query names is there, and run by mma without it. Tuned
      tables have no rows of sums; schedules are not looked at.
+
+   CONVOLUTIONS
+     On CUDA tensor cores take f16 and bf16 with images that are channels last (bsr_dense_image), in aligned pieces of 16 bytes,
+     and blocks whose sides are multiples of 16, each in one tap of one group (C' a multiple of block_cols; for data gradients and
+     with groups O' one of block_rows). No copy of an image has its taps beside each other; the plan says which way they come:
+       - tier wgmma, its copy engine finds the pixels of a tap: forward, data gradients without strides, weight gradients without
+         groups, on sm_90a. Its numbers are small: strides to 8; padding and dilation (kernel - 1) to 128 pixels of an image's
+         axes, 16 of a volume's, 2^15 of a signal's; pixels of out follow each other in memory; an epilogue whose operands have a
+         number for each channel, pixel, or both, and no function of the program's;
+       - tier mma, addresses are worked out: all others of these.
+     Blocks of 16 and 32 join neighbours where C' has whole 32 of them. One tap without stride and padding is bsr_dense_addmm, bit
+     for bit. Where each channel is a group (depthwise, their number a multiple of 8), a kernel of tier simt takes f32, f16, bf16
+     channels last at the speed of memory, but for weight gradients. All else is tier simt's, as are f32, f64, i8.
+     Data gradients on tensor cores go by w's transposed index, attached or built in the workspace; without strides also by lists
+     made of it, which want the workspace at each call. See WORKSPACE THAT PAYS, also for images that are not channels last.
+     Channels that are few (3 of a picture) are best padded to 16, filters with them.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -273,8 +292,9 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU; instruction sets VNNI and BF16 there, taken by
-     default where they are: products of bf16 then flush what is subnormal.
+     package; 8-bit floats on the CPU; convolutions and their gradients (>>conv); instruction sets VNNI and BF16, taken by
+     default where they are: products of bf16 then flush what is subnormal; two products in one call (bsr_chain_mm,
+     bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -960,7 +980,7 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
 
-/* How long a call's work takes, between its checks and its end. CUDA: two events of the caller's are recorded around what the call
+/* How long a call's work takes, from behind its checks to its end. CUDA: two events of the caller's are recorded around what it
    launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
    caller's clock. A query, and a call that fails, leave all as it is. */
 typedef struct bsr_timing {
@@ -986,7 +1006,7 @@ typedef struct bsr_exec {
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
     uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
                                     the workspace; see bsr_device_status(). Else left alone */
-    bsr_timing *timing;          /* not null: the call is timed. NULL_POINTER without the backend's events or clock */
+    bsr_timing *timing; /* not null: the call is timed. Errors: NULL_POINTER (without the backend's events or clock) */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1259,13 +1279,13 @@ BSR_API int64_t bsr_conv_size(const bsr_conv_shape *shape, int axis, int64_t n);
    is ever laid out with its taps beside each other: panels of pixels are gathered as they are needed.
    trans BSR_TRANS_A: the data gradient, which is the transposed convolution ("deconvolution"): x is then what a convolution
    with this shape gives (O channels), out what it takes (C channels), w as it is; sizes that differ by less than a stride
-   are told apart by out's view. No transposed index is wanted.
+   are told apart by out's view. The CPU wants no transposed index; on CUDA tensor cores go by it.
    input and epilogue: as bsr_dense_addmm's, rows being channels, columns the pixels along the last axis, and the batch out's; a
    user function's batch item counts images and the axes before the last.
    w: no batch dimensions. dtypes, accumulation, error bound: as bsr_dense_addmm, k products of taps and channels. A tap that lies
    beside the image multiplies its weight by 0, so an infinite weight gives NaN there. beta == 0: input is never read. alpha == 0
    or no stored block: w's values and x are never read.
-   The bits do not depend on threads or on how pixels are cut into panels. Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   The bits do not depend on threads or on how pixels are cut into panels. On CUDA see CONVOLUTIONS in the manual above.
    Errors: as bsr_dense_addmm; BAD_ARGUMENT (a field of the shape), BAD_SHAPE (channels that groups do not divide, sizes of w or
    of images), BAD_BATCH (numbers of batch dimensions, of images). */
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
@@ -1276,7 +1296,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
      out[o, t C' + c] = sum over pixels p of all images of dy[o, p] x[c, stride p + dilation t - pad_before]
    dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements
    of stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED). Errors: as bsr_conv and bsr_sampled_addmm. */
+   On CUDA see CONVOLUTIONS in the manual above. Errors: as bsr_conv and bsr_sampled_addmm. */
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec);
@@ -1284,7 +1304,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
 /* bsr_prune for the weights of a convolution, from a dense filter: a view as bsr_dense_filter makes it, of filters x channels of
    a group for each tap, taps being its batch dimensions (up to four, outermost first), any strides. m becomes w of bsr_conv:
    filters x (taps channels), rounded up to whole blocks, no batch dimensions. All else is bsr_prune's; sparsity 0 keeps all.
-   The CPU lays a filter whose columns have no one stride out anew, in scratch; CUDA refuses it (UNSUPPORTED, NOT_IMPLEMENTED). */
+   A filter whose columns have no one stride is laid out anew: on the CPU in scratch, on CUDA in the workspace. */
 BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
                                   const bsr_exec *exec);
 
@@ -13946,6 +13966,29 @@ static void bsri_filter_copy(const bsr_dense *filter, const bsr_dense *flat) {
                           bsri_at(filter->data, filter->dtype, bsri_dense_offset(&taps, tap, filter) + row * filter->row_stride),
                           filter->dtype, filter->col_stride, filter->cols);
 }
+#ifdef BSRI_CUDA
+BSRI_CUDA_PART(bsri_cuda_filter_copy(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat))
+/* The same in the workspace, before bsr_prune, whose own is behind it. */
+static bsr_status bsri_filter_cuda(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat, uint64_t bytes,
+                                   double sparsity, int norm, bsr_matrix *m) {
+    bsr_plan plan;
+    bsr_exec ask, rest;
+    int64_t nnz = m->nnz;
+    bsri_room_behind(c, bytes, &rest), rest.flags &= ~BSR_EXEC_CHECK_POINTERS, rest.timing = NULL;
+    ask = rest, ask.query = &plan, ask.workspace = NULL, ask.workspace_bytes = 0;
+    BSRI_TRY(bsr_prune(c->ctx, bsr_operand_dense(flat), sparsity, norm, m, &ask));
+    m->nnz = nnz, plan.workspace_bytes += bytes;
+    if (c->exec->query) {
+        *c->exec->query = plan;
+        return BSR_OK;
+    }
+    if (!c->exec->workspace || c->exec->workspace_bytes < plan.workspace_bytes || (uintptr_t)c->exec->workspace % 64)
+        return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)plan.workspace_bytes);
+    if (c->exec->timing) BSRI_TRY(bsri_time(c));
+    BSRI_TRY(bsri_cuda_filter_copy(c, filter, flat));
+    return bsri_end(c, bsr_prune(c->ctx, bsr_operand_dense(flat), sparsity, norm, m, &rest));
+}
+#endif
 BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
                                   const bsr_exec *exec) {
     bsri_batch taps = bsri_batch_none();
@@ -13967,15 +14010,15 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
     if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
-    if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
-    rest = *c.exec, bytes = (bytes + 63) / 64 * 64;
+    bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major(bsri_room_base(&c), filter->dtype, filter->rows, cols);
+    BSRI_CUDA_RETURN(&c, bsri_filter_cuda(&c, filter, &flat, (uint64_t)bytes, sparsity, norm, m));
+    rest = *c.exec;
     if (!rest.query) {
         BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
         if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
-        flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
-        bsri_filter_copy(filter, &flat);
+        flat.data = scratch.data, bsri_filter_copy(filter, &flat);
     }
     status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
     bsri_scratch_end(&c, &scratch);
@@ -18661,6 +18704,7 @@ static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const 
     if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
     if (!why) why = bsri_im2col_of(e, &c);
     if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
+    if (!why && !p->pixels) why = BSR_WHY_PIXELS;
     if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
     if (why) return bsri_no(why);
     /* eight entries of a CTA */
@@ -20246,6 +20290,17 @@ static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dim
     j.of = *e, memset(&j.laid, 0, sizeof j.laid), j.laid.base = bsri_stage_base(c);
     if (!bsri_cuda_conv_ask(c, dims, &key, &j)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_conv_start(c, &j.a, &key, &j.m, &j.x_index);
+}
+/* Taps beside each other in flat's rows. */
+static bsr_status bsri_cuda_filter_copy(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat) {
+    const bsr_dense from = bsri_dense_used(filter);
+    bsr_dense to = from;
+    bsri_stage s;
+    int64_t step = from.cols;
+    memset(&s, 0, sizeof s), to.data = flat->data, to.row_stride = flat->row_stride, to.col_stride = 1;
+    for (int i = from.batch_dims - 1; i >= 0; i--) to.batch_stride[i] = step, step *= from.batch[i];
+    bsri_stage_copy(&s, &s.before, &from, &to);
+    return bsri_cuda_copies(c, &s.before);
 }
 static void bsri_cuda_conv_weights_ask(const bsri_call *c, const bsri_conv_weights *e, const bsri_stage *laid, int dims,
                                        const bsr_tune_row *key, bsri_conv_weights_params *m, bsri_asking *a) {

@@ -13614,7 +13614,7 @@ static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     for (const bsri_instance *x = bsri_instances; x->number && e == cudaSuccess; x++) {
         const void *const kernel = bsri_kernel(x->number);
         e = cudaFuncGetAttributes(&attributes, kernel);
-        if (e == cudaSuccess && x->shared > 48 * 1024)
+        if (e == cudaSuccess && x->shared + (int)attributes.sharedSizeBytes > 48 * 1024)
             e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)bsri_min(x->shared, most - (int)attributes.sharedSizeBytes));
     }

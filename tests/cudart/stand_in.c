@@ -126,6 +126,7 @@ static cudaError_t launch(const void *function, dim3 grid, dim3 block, void **ar
     l.cluster[0] = cluster[0], l.cluster[1] = cluster[1], l.cluster[2] = cluster[2];
     l.block[0] = block.x, l.block[1] = block.y, l.block[2] = block.z;
     if (k) l.loaded = k->loaded[si.current], l.dynamic_limit = k->dynamic_limit;
+    if (k && k->dynamic_limit == 48 * 1024) l.dynamic_limit -= k->static_shared < 48 * 1024 ? k->static_shared : 48 * 1024;
     si.launches++;
     if (si.on_launch) si.on_launch(&l);
     return k ? cudaSuccess : refuse(cudaErrorInvalidDeviceFunction);

@@ -526,7 +526,7 @@ struct gm_call {
             return host(ctx, exec);
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
-        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
+        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && found.value > 0) {
             grow((size_t)found.value), e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             status = device(gm.ctx, &e);
             gm_cuda("after the call", cudaStreamSynchronize(gm.stream)), behind((size_t)e.workspace_bytes);
@@ -534,7 +534,7 @@ struct gm_call {
         gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
         if (staged) behind((size_t)e.workspace_bytes);
         gm_cuda("left behind by the call", cudaGetLastError());
-        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != BSR_ITEM_NOT_IMPLEMENTED) {
+        if ((found.item == BSR_ITEM_NOT_IMPLEMENTED || found.item == BSR_ITEM_DTYPE_ON_CUDA) && said.item != found.item) {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
             return host(ctx, exec);
         }
@@ -796,6 +796,14 @@ TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsi
         GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
         GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
 }
+TF bsr_status gm_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
+                            const bsr_exec *exec) {
+    gm_call g("bsr_conv_prune", ctx, exec);
+    const bsr_dense *df = g.map(filter);
+    return gm_build(
+        &g, m, filter ? filter->rows : 0, GM_TARGET { return bsr_conv_prune(c, filter, sparsity, norm, t, e); },
+        GM_TARGET { return bsr_conv_prune(c, df, sparsity, norm, t, e); });
+}
 TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
 TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                         const bsr_exec *exec) {
@@ -968,6 +976,8 @@ T_OPERATIONS(X)
 #define bsr_reduce gm_reduce
 #define bsr_conv gm_conv
 #define bsr_conv_weight_gradient gm_conv_weight_gradient
+#define bsr_chain_mm gm_chain_mm
+#define bsr_sampled_chain_mm gm_sampled_chain_mm
 #define bsr_attention gm_attention
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
@@ -980,6 +990,7 @@ T_OPERATIONS(X)
 #define bsr_from_block_mask gm_from_block_mask
 #define bsr_random_pattern gm_random_pattern
 #define bsr_prune gm_prune
+#define bsr_conv_prune gm_conv_prune
 #define bsr_build_transposed_index gm_build_transposed_index
 #define bsr_build_schedule gm_build_schedule
 #define bsr_layout_mask gm_layout_mask
