@@ -1847,10 +1847,13 @@ enum { BSR_TUNE_ANY = -1 }; /* in a pattern for bsr_tune_query: whatever the row
 /* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
    A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
    memory. A sampled product: m x k times k x n, the stored result's blocks. Softmax: m x n. Attention: m queries, n keys, k the
-   head size; alpha 1 where anything but causality stands between product and softmax. Batches are not part of the key. */
+   head size; alpha 1 where anything but causality stands between product and softmax. A convolution: m channels of out, n pixels
+   of all images, k taps times channels of x (both of a group); alpha 1: a data gradient. Its weights' gradient: m and k as
+   there, n pixels of dy. One with one tap is a product. Batches are not part of the key. */
 struct bsr_tune_row {
     int32_t gpu; /* index in bsr_tune_table.gpus */
-    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION */
+    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION,
+                   CONV, CONV_WEIGHT_GRADIENT */
     int32_t dtype, out_dtype, block_rows, block_cols, beta, alpha;
     int32_t m, k, n;
     int32_t density; /* of stored blocks, in percent, rounded */
@@ -12399,7 +12402,7 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_CHAIN_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
-    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (trans && trans != BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
     memset(&k, 0, sizeof k);
     k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
@@ -13832,6 +13835,15 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
 }
+/* Convolutions in tuned tables: out's pixels are what columns are to a product. */
+static bsr_tune_row bsri_conv_key(int op, const bsri_conv_geometry *g, const bsr_matrix *w, int dtype, int out_dtype) {
+    int64_t pixels = g->y.images, inner = g->taps.all * (g->turned ? g->filters : g->channels);
+    bsr_tune_row none;
+    int a, ok = 1;
+    for (a = 0; a < 3; a++) ok = ok && bsri_mul(pixels, g->y.size[a], &pixels);
+    memset(&none, 0, sizeof none);
+    return ok ? bsri_tune_key(op, dtype, out_dtype, w, g->turned ? g->channels : g->filters, inner, pixels) : none;
+}
 static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const bsr_dense *x, const bsr_dense *y, int turned) {
     bsri_conv_geometry g;
     memset(&g, 0, sizeof g);
@@ -13839,6 +13851,17 @@ static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const b
     g.filters = p->gives->rows / g.taps.groups, g.channels = p->takes->rows / g.taps.groups;
     g.inner = g.taps.all * g.channels, g.turned = turned;
     return g;
+}
+static bsr_tune_row bsri_conv_key_of(const bsri_conv *e) {
+    const bsr_epilogue *ep = e->epilogue;
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV, &e->geo, e->w, e->w->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, ep ? ep->beta_ptr : NULL), key.alpha = e->geo.turned;
+    return key;
+}
+static bsr_tune_row bsri_conv_weights_key_of(const bsri_conv_weights *e) {
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV_WEIGHT_GRADIENT, &e->geo, e->out, e->x->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, NULL), key.alpha = bsri_scalar_class(e->alpha, NULL);
+    return key;
 }
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
@@ -13881,12 +13904,13 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
     bsri_conv e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
     BSRI_TRY(bsri_conv_start(&c, ctx, exec, &p, &q, beta, input, alpha, trans, shape, w, x, epilogue, out));
     bsri_conv_prepare(&c, &p, &q, &e);
     BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv(&c, &e, shape->dims)));
-    plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute), key = bsri_conv_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
     return bsri_end(&c, BSR_OK);
@@ -13932,11 +13956,12 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
     bsri_conv_weights e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
     BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
     BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv_weights(&c, &e, shape->dims)));
-    plan = bsri_conv_plan(&c, out->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    plan = bsri_conv_plan(&c, out->block_rows, e.compute), key = bsri_conv_weights_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop && out->nnz) bsri_weights_run(&c, &e);
     return bsri_end(&c, BSR_OK);
@@ -15035,7 +15060,7 @@ static int32_t bsri_tuned_find(const bsr_tune_table *t, const bsr_tune_row *r, i
 static int bsri_tuned_wrong(const int32_t *f) {
     int i, set = 0;
     for (i = 12; i < 18; i++) set |= f[i];
-    if (f[1] < 1 || f[1] >= BSR_OP_CREATE) return 1;
+    if (f[1] < 1 || (f[1] >= BSR_OP_CREATE && f[1] != BSR_OP_CONV && f[1] != BSR_OP_CONV_WEIGHT_GRADIENT)) return 1;
     if (!bsr_dtype_size(f[2])) return 2;
     if (!bsr_dtype_size(f[3])) return 3;
     for (i = 4; i < 6; i++)
@@ -20111,13 +20136,6 @@ static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
     bsri_conv_phases(&p->geo, &pixels);
     return pixels > 0 && e->geo.y.channels > 0;
 }
-/* Tuned tables have no rows of convolutions: what loggers hear is told apart by this. */
-static bsr_tune_row bsri_cuda_conv_key(const bsr_matrix *w, int dtype) {
-    bsr_tune_row key;
-    memset(&key, 0, sizeof key);
-    key.dtype = dtype, key.block_rows = (int32_t)w->block_rows, key.block_cols = (int32_t)w->block_cols;
-    return key;
-}
 /* What a data gradient on tensor cores goes by, in the workspace: the transposed index, where none is attached, and lists made
    from it, where it has no strides. */
 typedef struct bsri_cuda_conv_index {
@@ -20280,7 +20298,7 @@ static int bsri_cuda_conv_staged(const bsri_call *c, const bsri_conv *e, int dim
     return j->a.s.best.tier >= BSRI_TIER_MMA;
 }
 static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
-    const bsr_tune_row key = bsri_cuda_conv_key(e->w, e->w->dtype);
+    const bsr_tune_row key = bsri_conv_key_of(e);
     bsr_plan plan = bsri_plan_default(c);
     bsri_cuda_conv_one one;
     bsri_cuda_conv_job j;
@@ -20333,7 +20351,7 @@ static int bsri_cuda_conv_weights_staged(const bsri_call *c, bsri_conv_weights *
            bsri_cuda_conv_pays(s, bsri_mean_blocks(e->out) * (double)(e->out->block_rows * e->out->block_cols) * pixels);
 }
 static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
-    const bsr_tune_row key = bsri_cuda_conv_key(e->out, e->geo.x.dtype);
+    const bsr_tune_row key = bsri_conv_weights_key_of(e);
     bsr_plan plan = bsri_plan_default(c);
     bsri_conv_weights staged = *e;
     bsri_cuda_conv_index x;

@@ -262,7 +262,8 @@ TEST(on_tensor_cores) {
         for (turn = 0; turn < 60; turn++) {
             const int64_t *side = sides[turn % (int)BT_COUNT(sides)], g = turn % 3 ? 1 : bt_range(2, 3);
             const int64_t filters = side[0] * bt_range(1, g > 1 || side[0] > 64 ? 1 : 3), channels = side[1] * bt_range(1, 2);
-            const int layout = bt_below(3) ? (int)COL : (int)COL_WIDE, ragged = g == 1 && bt_below(4) == 0;
+            const int last = bt_below(3) ? (int)COL : (int)COL_WIDE, odd = bt_below(2) ? (int)FIRST : (int)COL_PADDED;
+            const int layout = bt_below(3) ? last : odd, ragged = g == 1 && bt_below(4) == 0;
             const int out_type = bt_below(2) ? (int)BSR_F32 : halves[d];
             conv c = conv_new(halves[d], 1 + turn % 3, FILL_SIGNED);
             bsr_dense input, left, bias;

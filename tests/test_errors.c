@@ -409,7 +409,8 @@ TEST(every_call) {
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
         CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SAMPLED_CHAIN_MM),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
-        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
+        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
+                                   call == CONV || call == CONV_WEIGHTS);
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
         check_poison(&g, call);
     }

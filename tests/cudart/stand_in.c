@@ -391,7 +391,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return (void)event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { /* a test's own is a number: how many launches were before */
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { /* a test's own: a number of launches */
     if ((void *)event != (void *)&si) *(long *)event = si.launches;
     return (void)stream, cudaSuccess;
 }
