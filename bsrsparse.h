@@ -1475,7 +1475,7 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
    dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
-   copied). c has middle's dtype.
+   copied). c has middle's dtype. Not on CUDA yet: f and product (UNSUPPORTED, NOT_IMPLEMENTED), as bsr_map is not.
    Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
 BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
                                         const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
@@ -2518,7 +2518,7 @@ static int bsri_cuda_has(int op) {
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
            op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
-           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE || op == BSR_OP_SAMPLED_CHAIN_MM));
+           op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -12410,6 +12410,8 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
     if (trans && trans != BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
+    if (!BSRI_HAS_CUDA_MAPS && (f || product) && bsri_on_cuda(&c))
+        return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, f ? BSR_ARG_OPTIONS : BSR_ARG_PRODUCT, -1, c.op);
     memset(&k, 0, sizeof k);
     k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
     k.sampled.alpha = scale, k.sampled.mat1 = mat1, k.sampled.mat2 = mat2, k.sampled.out = product ? product : &k.blocks;

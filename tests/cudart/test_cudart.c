@@ -485,7 +485,7 @@ static bsr_status call_chain_mm(const bsr_context *ctx, const bsr_exec *ex) {
                         bt_below(2) ? &middle : NULL, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
 }
 static bsr_status call_sampled_chain_mm(const bsr_context *ctx, const bsr_exec *ex) {
-    const int dtype = draw_float(), trans = bt_below(3) == 0;
+    const int dtype = draw_float(), trans = bt_below(3) == 0, maps = bsr_supports(ctx, BSR_OP_MAP, BSR_F32, BSR_F32, 16, 16);
     const int64_t br = draw_block(), bc = draw_block(), k = PICK(0, 1, 7, 64, 125, 256, 512), n = draw_columns();
     const t_shape batch = draw_batch();
     const bsr_matrix whole = matrix_of(draw_blocks(), draw_blocks(), br, bc, dtype, batch, 1);
@@ -497,8 +497,8 @@ static bsr_status call_sampled_chain_mm(const bsr_context *ctx, const bsr_exec *
     bsr_map_options f = BSR_ZERO;
     f.function = (int32_t)bt_below(5);
     if (bt_below(2)) middle.values = NULL;
-    return bsr_sampled_chain_mm(ctx, trans ? BSR_TRANS_A : 0u, 1, &x, &y, bt_below(3) ? &f : NULL, bt_below(2) ? &kept : NULL,
-                                &middle, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
+    return bsr_sampled_chain_mm(ctx, trans ? BSR_TRANS_A : 0u, 1, &x, &y, maps && bt_below(3) ? &f : NULL,
+                                maps && bt_below(2) ? &kept : NULL, &middle, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
 }
 
 static bsr_status call_validate(const bsr_context *ctx, const bsr_exec *ex) {

@@ -219,7 +219,8 @@ struct gm_call {
     bool odd;
     bsr_dense dense[16];
     bsr_matrix matrix[8];
-    bsr_epilogue epilogue = BSR_ZERO;
+    bsr_epilogue epilogue[2] = {}; /* a chain has two */
+    int epilogues = 0;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
@@ -294,7 +295,8 @@ struct gm_call {
             bsr_matrix *m = &matrix[i];
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
-        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
+        for (bsr_epilogue &e : epilogue) move(e.alpha_ptr), move(e.beta_ptr), move(e.user_data);
+        move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
         move(workspace);
@@ -329,12 +331,12 @@ struct gm_call {
     bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
     const bsr_epilogue *map(const bsr_epilogue *e, bool = false) {
         if (!e) return nullptr;
-        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
-        epilogue.bias = map(e->bias);
-        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true),
-        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
-        epilogue.user_data = place(e->user_data, 4, false, false, true);
-        return &epilogue;
+        bsr_epilogue *copy = &epilogue[epilogues++];
+        *copy = *e, copy->left_alpha = map(e->left_alpha), copy->right_alpha = map(e->right_alpha), copy->bias = map(e->bias);
+        copy->alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true);
+        copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
+        copy->user_data = place(e->user_data, 4, false, false, true);
+        return copy;
     }
     const bsr_softmax_options *map(const bsr_softmax_options *o, bool = false) {
         if (!o) return nullptr;
@@ -858,6 +860,7 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"bits_for_any_threads", "threads of the CPU backend"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
