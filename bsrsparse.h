@@ -170,8 +170,9 @@
          number for each channel, pixel, or both, and no function of the program's;
        - tier mma, addresses are worked out: all others of these.
      Blocks of 16 and 32 join neighbours where C' has whole 32 of them. One tap without stride and padding is bsr_dense_addmm, bit
-     for bit. Where each channel is a group (depthwise, their number a multiple of 8), a kernel of tier simt takes f32, f16, bf16
-     channels last at the speed of memory, but for weight gradients. All else is tier simt's, as are f32, f64, i8.
+     for bit. Where each channel is a group (depthwise, their number a multiple of 8), a kernel of tier simt of its own takes f32,
+     f16, bf16 channels last, but for weight gradients. All else is tier simt's, as are f32, f64, i8. Weak places are data
+     gradients with strides, groups' weight gradients (both by mma) and depthwise ones: note N37.
      Data gradients on tensor cores go by w's transposed index, attached or built in the workspace; without strides also by lists
      made of it, which want the workspace at each call. See WORKSPACE THAT PAYS, also for images that are not channels last.
      Channels that are few (3 of a picture) are best padded to 16, filters with them.
@@ -18558,7 +18559,7 @@ static bsri_choice bsri_simt_choose_conv_alone(const bsr_context *ctx, const bsr
     m->line_runs = largest, m->runs = g.images * g.count[0] * g.count[1] * largest;
     m->vectors = (int32_t)bsri_min(bsri_min(32, vectors), most), m->chunks = (int32_t)bsri_ceil_div(vectors, m->vectors);
     m->teams = (int32_t)bsri_max(1, bsri_min(bsri_ceil_div(m->runs, 256 / m->vectors),
-                                             8 * (int64_t)ctx->sm_count / (m->chunks * m->c.of.phases)));
+                                             2 * (int64_t)ctx->sm_count / (m->chunks * m->c.of.phases)));
     c.shared = m->vectors * (int32_t)e->taps.all * 36, c.grid = m->chunks * m->teams * m->c.of.phases;
     return m->runs < INT32_MAX ? c : bsri_no(0);
 }

@@ -7136,11 +7136,15 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_alone(const __g
         if (threadIdx.x == 0) bsri_conv_grid(&e, work / m.chunks / m.teams, &s.grid);
         bsri_conv_alone_weights(m, w, has, first, c.any && alpha != 0.0f ? (int)channels : 0);
         __syncthreads();
-        if (threadIdx.x == 0) {
+        for (int t = threadIdx.x; t < taps; t += blockDim.x) {
             int64_t offset[3];
+            s.id[t] = bsri_conv_offset(&e, &s.grid, t, offset), s.tap[t] = bsri_conv_lead(x, offset);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
             s.taps = 0;
             for (int t = 0; t < taps; t++)
-                if (bsri_conv_offset(&e, &s.grid, t, offset)) s.tap[s.taps] = bsri_conv_lead(x, offset), s.id[s.taps++] = t;
+                if (s.id[t]) s.tap[s.taps] = s.tap[t], s.id[s.taps++] = t;
         }
         __syncthreads();
         const int32_t line_runs = (int32_t)((s.grid.count[2] + PIXELS - 1) / PIXELS);
