@@ -1894,6 +1894,22 @@ TEST(tuned_rows) {
     CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_VALUES);
     a.values = p[2], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);
+    {
+        const int64_t size[2] = {56, 56};
+        const bsr_dense x = bsr_dense_image(p[3], BSR_BF16, BSR_CHANNELS_LAST, 2, size, 8, 256);
+        const bsr_dense y = bsr_dense_image(p[4], BSR_BF16, BSR_CHANNELS_LAST, 2, size, 8, 256);
+        bsr_conv_shape shape = BSR_ZERO;
+        a = bsr_matrix_make(256, 2304, 64, 64, 72, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+        shape.dims = 2;
+        for (i = 0; i < 2; i++) shape.kernel[i] = 3, shape.pad_before[i] = shape.pad_after[i] = 1;
+        CHECK_INT(bsr_conv(ctx, 0, NULL, 1, 0, &shape, &a, &x, NULL, &y, &ex), BSR_OK), CHECK_INT(plan.kernel, 3);
+        CHECK_INT(key.op, BSR_OP_CONV), CHECK_INT(key.n, 8 * 56 * 56), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC);
+        key.kernel = 2;
+        CHECK_INT(bsr_tune_update(&t, &gpu, &key, &e), BSR_OK);
+        CHECK_INT(bsr_conv(ctx, 0, NULL, 1, 0, &shape, &a, &x, NULL, &y, &ex), BSR_OK), CHECK_INT(plan.kernel, 2);
+        CHECK_INT(plan.source, BSR_PLAN_TABLE), CHECK_INT(plan.match, BSR_TUNE_EXACT);
+        a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+    }
     ex.query = NULL, ex.key = NULL, warned = warned_slow = warned_transpose = 0;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
