@@ -15355,7 +15355,8 @@ typedef struct bsri_dev_wgmma {
    adds are computed and not stored. Every CTA takes an equal part of the work, group by group: a group counts as many entries as
    its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
    number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
-   blocks only, and whole ones share out as well, nobody cuts one. */
+   blocks only, and whole ones share out as well, nobody cuts one. Operands that the L2 does not hold are read by all CTAs
+   together: they take small parts, which stand beside each other in each round. */
 enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
@@ -15367,7 +15368,8 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t grid, blocks;          /* stored blocks of an item */
     int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
     int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
-    int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
+    int32_t whole, batched, parts; /* tiles may be dealt whole, 2: band by band; there are several items; parts of a union at most */
+    int32_t rounds;                /* parts of the work that a CTA takes, gridDim.x from each to the next */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
     bsri_list_view view;           /* as in p */
@@ -15389,7 +15391,19 @@ BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
 }
 
 #define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+#define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
 
+enum { /* what is done by a bias: it is added, of this type; it forbids where it is zero, of so many bytes */
+    BSRI_BIAS_F16,
+    BSRI_BIAS_BF16,
+    BSRI_BIAS_F32,
+    BSRI_BIAS_F64,
+    BSRI_BIAS_I8,
+    BSRI_BIAS_ZERO_1,
+    BSRI_BIAS_ZERO_2,
+    BSRI_BIAS_ZERO_4,
+    BSRI_BIAS_ZERO_8
+};
 /* Everything by value, element strides resolved. */
 typedef struct bsri_dev_softmax {
     bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
@@ -15409,6 +15423,7 @@ typedef struct bsri_dev_softmax {
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
     int64_t bias_row[3], bias_col[3]; /* bytes from a row of a bias to the next, from a column; 0: repeated */
+    int32_t kind[3], together; /* BSRI_BIAS_...; what stands beside a piece of 16 bytes is aligned neighbours, in all biases */
     int64_t step_blocks;              /* from a lane's piece to its next one: blocks, and pieces of a block's row */
     int32_t step_pieces, slots, held; /* pieces of a row that a thread has room for; bytes of the scores of one */
 } bsri_dev_softmax;
@@ -15671,21 +15686,19 @@ template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
-template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
-    typedef F real;
+/* Packed rows of type T, by pieces of 16 bytes, in f32. */
+template <bool BACKWARD_, bool BIASED_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef T type;
-    static constexpr bool BACKWARD = BACKWARD_;
+    static constexpr bool BACKWARD = BACKWARD_, BIASED = BIASED_;
     static constexpr int COLS = 1, THREADS = 256;
+    static constexpr int SHARED = BIASED ? THREADS * BSRI_SOFTMAX_ROOM_BIASED * 16 + 4096 : 0; /* as below */
 };
 #define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
-/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
-template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+/* Rows of any kind, in F: single elements of any type, or two of f64. */
+template <class F, int PIECE_ = 1> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
-    typedef S type;
-    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = PIECE < 8 ? 2 : 3;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = 2;
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
-    static constexpr bool BACKWARD = BACKWARD_;
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
@@ -15753,7 +15766,8 @@ enum {
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
-    BSRI_FOR_PIECES, /* the same with biases, or in f64 */
+    BSRI_FOR_BIASED, /* the same with biases; */
+    BSRI_FOR_PIECES, /* in f64 */
     BSRI_FOR_ATTENTION
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
@@ -15940,22 +15954,18 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
-    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
-    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
-#define BSRI_KERNELS_PIECES(X, D, F, S, N, n)                                                                                    \
-    X(SOFTMAX_PIECES_##D, n, PIECES, SIMT, D, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<F, S, N, BSR_##D == BSR_F64>)
+    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<false, false, T>)                    \
+    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<true, false, T>) \
+    X(SOFTMAX_BIASED_##D, n + 48, BIASED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<false, true, T>)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
     X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
     X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double>)                     \
-    BSRI_KERNELS_PIECES(X, F64, double, double, 2, 453))                                                                         \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402)      \
-    BSRI_KERNELS_PIECES(X, F16, float, bsri_mma_f16, 8, 450))                                                      \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403)      \
-    BSRI_KERNELS_PIECES(X, BF16, float, bsri_mma_bf16, 8, 451))                                                   \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404)      \
-    BSRI_KERNELS_PIECES(X, F32, float, bsri_mma_f32, 4, 452))
+    X(SOFTMAX_PIECES_F64, 453, PIECES, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double, 2>))                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
 #define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
     X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
@@ -17816,6 +17826,16 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
                                          int entry))
+/* Are the operands more than the L2 holds beside what is written? */
+static int bsri_wgmma_sampled_far(const bsri_dev_sampled *p) {
+    return ((double)p->mat1.rows + (double)p->mat2.cols) * (double)p->mat1.cols * 2.0 > (double)bsri_h200.l2_dense;
+}
+/* Rounds of parts of one tile; one round where operands stay in the L2, or where each part would make its group's union anew. */
+static int32_t bsri_wgmma_sampled_rounds(const bsri_dev_sampled *p, const bsri_dev_wgmma_sampled *m) {
+    const int64_t tile = (int64_t)m->entries * BSRI_WSAMPLED_UNIT * bsri_max(1, m->grid);
+    if (m->group > 1 || !bsri_wgmma_sampled_far(p)) return 1;
+    return (int32_t)bsri_max(1, bsri_min(1 << 20, (m->total + tile / 2) / tile));
+}
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -17830,7 +17850,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
     m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
-    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
+    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS ? 1 + bsri_wgmma_sampled_far(p) : 0;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
@@ -17839,7 +17859,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
-    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
+    m->grid = (int)c.grid, m->rounds = bsri_wgmma_sampled_rounds(p, m), c.pdl = 1;
+    m->each = m->total / bsri_max(1, c.grid * m->rounds);
     c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
@@ -17848,7 +17869,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* way: BSRI_FOR_SOFTMAX, _PACKED or _PIECES. */
+/* way: BSRI_FOR_SOFTMAX, _PACKED, _BIASED or _PIECES. */
 static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way) {
     const int packed = way == BSRI_FOR_PACKED, single = way == BSRI_FOR_SOFTMAX;
     const bsri_wanted w = bsri_want(packed && p->backward ? BSRI_FOR_PACKED_BACKWARD : way, BSRI_TIER_SIMT,
@@ -17858,7 +17879,9 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (packed ? (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16 : p->slots * p->held);
+    if (p->backward) return c;
+    if (packed) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    else c.shared = c.threads * (way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED * 16 : p->slots * p->held);
     return c;
 }
 
@@ -19194,6 +19217,15 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, int64_t 
     }
 }
 
+static int32_t bsri_cuda_bias_kind(int dtype, int mode) {
+    const int size = (int)bsr_dtype_size(dtype);
+    if (mode == BSR_MASK_MUL) return size == 8 ? BSRI_BIAS_ZERO_8 : BSRI_BIAS_ZERO_1 + size / 2;
+    return dtype == BSR_F16    ? BSRI_BIAS_F16
+           : dtype == BSR_BF16 ? BSRI_BIAS_BF16
+           : dtype == BSR_F32  ? BSRI_BIAS_F32
+           : dtype == BSR_F64  ? BSRI_BIAS_F64
+                               : BSRI_BIAS_I8;
+}
 /* Those that are there: what is added first, then what forbids. */
 static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_softmax *p) {
     const bsr_dense *all[3] = {o->relative_bias, o->key_padding_mask, o->attn_mask};
@@ -19204,7 +19236,7 @@ static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_soft
             const bsr_dense *d = all[i];
             const int64_t size = d ? (int64_t)bsr_dtype_size(d->dtype) : 0;
             if (!d || mode[i] != m) continue;
-            p->bias[p->biased] = *d, p->mode[p->biased] = m;
+            p->bias[p->biased] = *d, p->mode[p->biased] = m, p->kind[p->biased] = bsri_cuda_bias_kind(d->dtype, m);
             p->bias_row[p->biased] = d->rows == 1 ? 0 : d->row_stride * size;
             p->bias_col[p->biased++] = d->cols == 1 ? 0 : d->col_stride * size;
         }
@@ -19217,6 +19249,14 @@ static int bsri_cuda_biases_fit(const bsri_dev_softmax *p, int64_t n) {
         const int64_t size = (int64_t)bsr_dtype_size(d->dtype), unit = bsri_min(16, n * size) / size;
         if (p->bias_col[i] != size || p->bias_row[i] % (unit * size) || !bsri_dense_aligned(d, unit)) return 0;
     }
+    return 1;
+}
+/* Are all places in a row of a bias below 2^31 bytes? */
+static int bsri_cuda_biases_near(const bsri_dev_softmax *p) {
+    int64_t bytes;
+    int i;
+    for (i = 0; i < p->biased; i++)
+        if (!bsri_mul(p->bias_col[i], p->x.cols, &bytes) || bytes > INT32_MAX / 2) return 0;
     return 1;
 }
 /* Packed rows: pieces of a block's row; whether their division is exact for every piece of a row. */
@@ -19232,7 +19272,9 @@ static int bsri_cuda_softmax_divides(const bsr_matrix *x, bsri_dev_softmax *p) {
 /* Which lanes have which pieces; mean: elements of a row. */
 static void bsri_cuda_softmax_shares(const bsri_call *c, int64_t mean, int way, int compute, bsri_dev_softmax *p) {
     const int64_t es = (int64_t)bsr_dtype_size(p->x.dtype), n = way == BSRI_FOR_SOFTMAX ? 1 : 16 / es;
-    const int64_t held = way == BSRI_FOR_PACKED ? BSRI_ROW_HELD : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
+    const int64_t held = way == BSRI_FOR_PACKED   ? BSRI_ROW_HELD
+                         : way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED / 2
+                                                  : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
     p->chunks = (int32_t)(p->x.block_cols / n);
     bsri_cuda_softmax_teams(c, mean / n, held, 128 / (n * es), p);
     p->lanes = p->warps * (32 >> p->side);
@@ -19258,9 +19300,10 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     bytes = x->block_cols * es;
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
-        const int plain = job->compute == BSR_F32 && !p.biased;
-        if (plain && bsri_cuda_softmax_divides(x, &p)) way = BSRI_FOR_PACKED;
-        else if (!plain && bsri_cuda_biases_fit(&p, 16 / es)) way = BSRI_FOR_PIECES;
+        p.together = bsri_cuda_biases_fit(&p, 16 / es);
+        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
+            way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
     mean = x->nnz / (rows * items) * x->block_cols;

@@ -5882,16 +5882,16 @@ __device__ __forceinline__ bool bsri_sampled_pipe_cut(bsri_sampled_pipe &ring, u
     if (other) ring.stage = 0, ring.stages = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
     return other;
 }
-/* A CTA's part: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the tiles
-   before that. */
+/* A part of a CTA: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the
+   tiles before that. Where they are dealt by bands: all tiles are `last`, and lane l's band has `start` before it. */
 struct bsri_wgmma_sampled_place {
     int64_t at, last;
     int group, start, whole;
 };
-/* Where the work of CTA number n begins; of a grid that the caller has capped, too. */
+/* Where the work of part number n begins; of a grid that the caller has capped, too. */
 __device__ __forceinline__ int64_t bsri_wgmma_sampled_from(const bsri_dev_wgmma_sampled &m, int64_t n) {
-    const int64_t each = (int)gridDim.x == m.grid ? m.each : m.total / gridDim.x;
-    return each * n + bsri_min(n, m.total - each * gridDim.x);
+    const int64_t parts = (int64_t)gridDim.x * m.rounds, each = (int)gridDim.x == m.grid ? m.each : m.total / parts;
+    return each * n + bsri_min(n, m.total - each * parts);
 }
 /* The last group that starts at or before `at`; every lane asks four places of its own. */
 __device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow, int64_t at) {
@@ -5934,6 +5934,10 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_assign(const bsri_dev_wgmma_s
     }
     const int all = __shfl_sync(~0u, sum, 31), least = all / grid, more = all - least * grid, most = least + (more != 0);
     if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + (blocks > 1)) return false;
+    if (m.whole == 2) {
+        place.last = all, place.start = sum - mine, place.whole = 2;
+        return true;
+    }
     place.at = least * me + min(me, more), place.last = place.at + least + (me < more);
     const int owner = 31 - __clz(__ballot_sync(~0u, sum - mine <= (int)place.at) | 1);
     place.group = __shfl_sync(~0u, first, owner), place.start = __shfl_sync(~0u, sum - mine, owner), place.whole = 1;
@@ -6129,30 +6133,71 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
         }
     }
 }
-/* Where this CTA begins in the item, if that is not known yet. */
-__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m, const void *crow,
-                                                                             int64_t at, int64_t last) {
+/* Whole tiles band by band: of some block rows beside each other all first tiles, then all second ones. CTAs take them in turn,
+   so that those which run at the same time want few rows of mat1 and few columns of mat2. */
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_bands(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
+                                                               const bsri_wgmma_sampled_place &place) {
+    const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32;
+    int band = -1, first = 0, blocks = 0, tiles = 0; /* of block row `lane` of the band */
+    for (int t = blockIdx.x; t < (int)place.last; t += gridDim.x) {
+        const int own = __popc(__ballot_sync(~0u, place.start <= t)) - 1, row = own * each + lane;
+        if (own != band) {
+            band = own, first = blocks = 0;
+            if (lane < each && row < m.rows) {
+                const bsri_view_span span = bsri_view_span_of(m.view, r.ptr, m.dt, row);
+                first = (int)span.first, blocks = (int)(bsri_view_span_of(m.view, r.ptr, m.dt, row + 1).before - span.before);
+            }
+            tiles = (blocks + m.entries - 1) / m.entries;
+        }
+        int at = t - __shfl_sync(~0u, place.start, own), low = 0, high = __reduce_max_sync(~0u, tiles);
+        while (low < high) { /* the round of tiles that it is in */
+            const int mid = (low + high) / 2;
+            if (__reduce_add_sync(~0u, min(tiles, mid + 1)) > at) high = mid;
+            else low = mid + 1;
+        }
+        at -= __reduce_add_sync(~0u, min(tiles, low));
+        const uint32_t some = __ballot_sync(~0u, tiles > low);
+        const int of = __ffs(__ballot_sync(~0u, tiles > low && __popc(some & ((1u << lane) - 1)) == at)) - 1;
+        const int from = low * m.entries, begin = __shfl_sync(~0u, first, of) + from;
+        bsri_wgmma_sampled_run run = {NULL, 0, (own * each + of) << m.bits, begin, 0, begin};
+        run.n = min(m.entries, __shfl_sync(~0u, blocks, of) - from);
+        bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+    }
+}
+/* Where the first part of a CTA begins, in the only item. */
+__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m) {
+    const int64_t at = bsri_wgmma_sampled_from(m, blockIdx.x), last = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_wgmma_sampled_place place = {at, last, 0, 0, 0};
-    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
+    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, m.crow, at);
     return place;
 }
 /* The fetching warps. */
 __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
-    const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
     bsri_wgmma_sampled_producer f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
-    int64_t x = m.batched ? bsri_wgmma_sampled_from(m, blockIdx.x) : 0, item = 0;
-    for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
-        if (m.batched) {
-            item = x / m.area;
-            const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
-            r.ptr = o.crow, r.col = o.col, x = item * m.area;
-            const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
-            place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
+    for (int round = 0; round < m.rounds; round++) {
+        const int64_t part = blockIdx.x + (int64_t)round * gridDim.x, from = bsri_wgmma_sampled_from(m, part);
+        const int64_t end = bsri_wgmma_sampled_from(m, part + 1);
+        int64_t x = m.batched ? from : 0, item = 0;
+        if (place.whole == 2) {
+            bsri_wgmma_sampled_produce_bands(m, s, f, r, place);
+            break;
         }
-        bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
-        x += m.area;
+        for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
+            if (m.batched) {
+                item = x / m.area;
+                const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+                r.ptr = o.crow, r.col = o.col, x = item * m.area;
+            }
+            if (m.batched || round) {
+                place.at = bsri_max(from - x, 0), place.last = bsri_min(end - x, m.area);
+                place.group = bsri_wgmma_sampled_find(m, r.ptr, place.at), place.start = place.whole = 0;
+            }
+            bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
+            x += m.area;
+        }
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
         bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[f.tiles.stage]), f.tiles.phase() ^ 1);
@@ -6388,9 +6433,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     BSRI_ENTER;
     if (threadIdx.x < BSRI_PRODUCERS) { /* looks where it begins, while others make the barriers */
         bsri_pdl_wait();
-        if (!m.batched)
-            place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
-                                             bsri_wgmma_sampled_from(m, blockIdx.x + 1));
+        if (!m.batched) place = bsri_wgmma_sampled_begin(m);
     } else if (threadIdx.x < BSRI_PRODUCERS + BSRI_GROUP) {
         const int i = threadIdx.x - BSRI_PRODUCERS;
         bsri_mbarrier_init(bsri_smem_address(&s.full[i]), 1);
@@ -6579,7 +6622,7 @@ template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
     bsri_cp_async_wait<N>();
 #endif
 }
-/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
+/* Packed values, whole 16-byte pieces: a row that fits is read once. */
 template <class T> struct bsri_dev_piece;
 template <> struct bsri_dev_piece<float> {
     static constexpr int N = 4;
@@ -6869,13 +6912,225 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
+};
+/* N aligned neighbours of a bias, as words. */
+template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_t (&w)[WORDS], const char *from) {
+    const auto all = *(const bsri_dev_neighbours<uint32_t, WORDS> *)from;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) w[i] = all.x[i];
+}
+/* N scores and the same number of neighbours of a bias that is added, or forbids where bits say that it is zero. unit: what scores
+   are counted in. Where a bias is -inf and a score +inf or NaN the sum is NaN, which it should not be. kind: BSRI_BIAS_... */
+template <int N>
+__device__ __forceinline__ void bsri_dev_bias_piece(float (&s)[N], const char *from, int kind, float unit) {
+    const auto forbid = [&](int k, uint32_t bits) { s[k] = bits ? s[k] : -bsri_dev_inf<float>(); };
+    const auto add = [&](int k, float b) { s[k] = fmaf(b, unit, s[k]); };
+    if (kind == BSRI_BIAS_F16 || kind == BSRI_BIAS_BF16) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            float x[2];
+            if (kind == BSRI_BIAS_BF16) bsri_dev_dtype<BSR_BF16>::unpack(x, w[i]);
+            else bsri_dev_dtype<BSR_F16>::unpack(x, w[i]);
+            add(2 * i, x[0]), add(2 * i + 1, x[1]);
+        }
+    } else if (kind == BSRI_BIAS_F32 || kind == BSRI_BIAS_ZERO_4) {
+        uint32_t w[N];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_F32) add(k, __uint_as_float(w[k]));
+            else forbid(k, w[k] & 0x7fffffffu);
+    } else if (kind == BSRI_BIAS_F64 || kind == BSRI_BIAS_ZERO_8) { /* 32 bytes at a time: registers are few */
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            uint32_t w[8];
+            bsri_dev_bias_words(w, from + 8 * i);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (kind == BSRI_BIAS_F64) add(i + k, (float)__hiloint2double((int)w[2 * k + 1], (int)w[2 * k]));
+                else forbid(i + k, w[2 * k] | (w[2 * k + 1] & 0x7fffffffu));
+            if (i + 4 < N) asm volatile("" ::: "memory");
+        }
+    } else if (kind == BSRI_BIAS_ZERO_2) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++) forbid(k, w[k / 2] & 0x7fffu << k % 2 * 16);
+    } else {
+        uint32_t w[N / 4];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_ZERO_1) forbid(k, w[k / 4] & 0xffu << k % 4 * 8);
+            else add(k, (float)(int8_t)(w[k / 4] >> k % 4 * 8));
+    }
+}
+/* Packed rows with biases. Scores stand in shared memory as they are computed, in f32: of f32 in the piece's own place, of 16-bit
+   types the first half of them there and the second `high` places further on. */
+template <class T> struct bsri_softmax_biased : bsri_softmax_packed<T> {
+    typedef bsri_softmax_packed<T> base;
+    typedef typename base::piece piece;
+    using base::p, base::r, base::n, base::at, base::power;
+    static constexpr int N = base::N, ROOM = BSRI_SOFTMAX_ROOM_BIASED, HALVES = N / 4;
+    static constexpr float UNIT = N == 4 ? 1.0f : BSRI_DEV_LOG2E; /* of scores: of 16-bit types powers of 2 are taken */
+    const char *bias[3], *cols; /* where the row's begin; block columns from the row's first on */
+    float scale;                /* of raw scores, to units */
+    int high;
+
+    __device__ __forceinline__ bsri_softmax_biased(const bsri_dev_softmax &p_, bsri_dev_row &r_) : base(p_, r_) {
+        scale = (float)p.scale * UNIT, high = 0;
+        cols = (const char *)r.x.col + (r.first << (p.x.index_dtype == BSR_I64 ? 3 : 2));
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            bias[i] = !r.valid || i >= p.biased ? nullptr
+                                                : bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]) + r.row * p.bias_row[i];
+    }
+    __device__ __forceinline__ void keep(uint4 *to, const float (&v)[N]) const {
+        *to = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+        if constexpr (N == 8)
+            to[high] = make_uint4(__float_as_uint(v[4]), __float_as_uint(v[5]), __float_as_uint(v[6]), __float_as_uint(v[7]));
+    }
+    __device__ __forceinline__ void kept(const uint4 *from, float (&v)[N]) const {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            const uint4 u = from[k ? high : 0];
+            v[k] = __uint_as_float(u.x), v[k + 1] = __uint_as_float(u.y);
+            v[k + 2] = __uint_as_float(u.z), v[k + 3] = __uint_as_float(u.w);
+        }
+    }
+    __device__ __forceinline__ const char *bias_at(int b, uint32_t col) const {
+        return (b == 0 ? bias[0] : b == 1 ? bias[1] : bias[2]) + col * (uint32_t)p.bias_col[b];
+    }
+    /* Element by element, by way of shared memory, where biases are not aligned, or where there is +inf or NaN: what is forbidden
+       is so even then. The last ones come first, as scores take the place of two elements each. */
+    __device__ __forceinline__ void careful(uint4 *at, uint32_t col) const {
+#pragma unroll 1
+        for (int k = N - 1; k >= 0; k--) {
+            float s = (float)p.scale;
+            if constexpr (N == 4) s *= ((const float *)at)[k];
+            else s *= bsri_dev_dtype<piece::DTYPE>::number(((const T *)at)[k]);
+#pragma unroll 1
+            for (int b = 0; b < p.biased; b++) s = bsri_dev_bias(s, bias_at(b, col + k), p.bias[b].dtype, p.mode[b], 0);
+            ((float *)(at + (k < 4 ? 0 : high)))[k % 4] = s * UNIT;
+        }
+    }
+    /* Scores of the piece whose elements are at `at`; their maximum. */
+    __device__ __forceinline__ float scores(float (&v)[N], uint4 *at, int j) const {
+        const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
+        const uint32_t col = (uint32_t)bsri_dev_index(cols, p.x.index_dtype, block) * (uint32_t)p.x.block_cols +
+                             ((uint32_t)j - block * (uint32_t)p.chunks) * N;
+        float max = bsri_dev_nan<float>();
+        if (p.together) {
+            piece::load(v, *at);
+#pragma unroll
+            for (int k = 0; k < N; k++) v[k] *= scale;
+#pragma unroll
+            for (int b = 0; b < 3; b++)
+                if (b < p.biased) bsri_dev_bias_piece(v, bias[b] + col * (uint32_t)p.bias_col[b], p.kind[b], UNIT);
+            max = largest(v);
+        }
+        if (max != max) careful(at, col), kept(at, v), max = largest(v);
+        return max;
+    }
+    static __device__ __forceinline__ float largest(const float (&v)[N]) {
+        float max = v[0];
+#pragma unroll
+        for (int k = 1; k < N; k++) max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ float powers(float (&v)[N], float base) {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = power(v[k] - base), sum += v[k];
+        return sum;
+    }
+    /* As base::forward(); of 16-bit types two rows have three regions of room: elements of the one, of the other, and second
+       halves between them. */
+    __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        constexpr int PART = ROOM / (HALVES + 1), ALL = ROOM / HALVES;
+        uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
+        const bool longer = p.warps > 1 ? __syncthreads_or(n > ALL * p.lanes) : __any_sync(~0u, n > ALL * p.lanes);
+        const bool two = n <= PART * p.lanes;
+        high = (two ? PART : ALL) * 32;
+        if (!longer) base::ask(held);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, r.out.values += out_step) {
+            int64_t next = i + 1 < p.run ? step : 0;
+            if (longer) {
+                forward_long(held), r.x.values += step;
+            } else {
+                r.x.values += next;
+                if (two && next) next = 0, base::ask(held + HALVES * high), bsri_dev_copies_but<1>();
+                else bsri_dev_copies_but<0>();
+                forward_held(held, next);
+                if (two) held += HALVES * high, high = -high;
+            }
+#pragma unroll
+            for (int b = 0; b < 3; b++) bias[b] += p.bias_row[b] << p.side;
+        }
+    }
+    __device__ __forceinline__ void forward_held(uint4 *held, bool next) {
+        float v[N], sum = 0, max = -bsri_dev_inf<float>();
+        base::each(held, [&](uint4 *at, int j) { max = bsri_dev_max(max, scores(v, at, j)), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const float mine = max, from = base::finite(max);
+        base::each(held, [&](uint4 *at, int) { kept(at, v), sum += powers(v, from), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
+        base::each(held, [&](uint4 *at, int j) {
+            const uint32_t to = this->at(j);
+            kept(at, v);
+            if (next) bsri_dev_copy16(at, r.x.values + (size_t)to * sizeof(T));
+            base::write(v, factor, to);
+        });
+        if (next) bsri_dev_copies_end();
+    }
+    /* Scores twice, each piece by way of the thread's first place. */
+    template <class F> __device__ __forceinline__ void stream(uint4 *held, const F &f) const {
+        float v[N];
+#pragma unroll 1
+        for (int j = r.lane; j < n; j += p.lanes) {
+            *held = base::fetch(r.x, at(j));
+            const float max = scores(v, held, j);
+            f(v, max, at(j));
+        }
+    }
+    __device__ __forceinline__ void forward_long(uint4 *held) const {
+        float max = -bsri_dev_inf<float>(), sum = 0;
+        stream(held, [&](float(&v)[N], float largest, uint32_t) {
+            const float m = bsri_dev_max(max, largest);
+            if (m != max) sum *= power(max - base::finite(m)), max = m;
+            sum += powers(v, base::finite(max));
+        });
+        bsri_dev_row_lanes(p, [&](int d) {
+            const float m = __shfl_xor_sync(~0u, max, d), s = __shfl_xor_sync(~0u, sum, d);
+            base::fold(max, sum, m, s);
+        });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
+        stream(held, [&](float(&v)[N], float, uint32_t to) { powers(v, base::finite(max)), base::write(v, factor, to); });
+    }
+};
+template <class T, bool BIASED> struct bsri_softmax_of {
+    typedef bsri_softmax_packed<T> type;
+};
+template <class T> struct bsri_softmax_of<T, true> {
+    typedef bsri_softmax_biased<T> type;
+};
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
 #define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for; without spilled registers */
 #else
 #define BSRI_SOFTMAX_CTAS 5
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
+__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : L::BIASED ? 3 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     typedef bsri_stored<typename L::type> D;
     typedef typename D::stored T;
@@ -6886,7 +7141,7 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
-        bsri_softmax_packed<T> one(p, r);
+        typename bsri_softmax_of<T, L::BIASED>::type one(p, r);
         const int64_t first = r.first * p.xs[0] + r.inner * p.xs[1], next = p.xs[1] << p.side;
         const int64_t size = bsri_dev_size(p.out.dtype);
         r.x.values += first * (int64_t)sizeof(T), r.out.values += first * size;
@@ -6906,10 +7161,6 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
 /* >>device-softmax-rows: rows of stored elements of any kind: with biases, in f64, any stride    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* N elements side by side, as they are stored. */
-template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
-    V x[N];
-};
 /* FEW pieces of N neighbours each of a bias, through `as` into F. */
 template <class V, class F, int N, int FEW, class As>
 __device__ __forceinline__ void bsri_dev_bias_read(F (&b)[FEW][N], const char *const (&from)[FEW], const As &as) {
@@ -6942,12 +7193,12 @@ __device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *co
 #pragma unroll
         for (int k = 0; k < N; k++) s[i][k] = b[i][k] == limit ? -bsri_dev_inf<F>() : s[i][k] + (forbids ? F(0) : b[i][k]);
 }
-/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: 16 bytes of packed values,
-   or single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
+/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: two of packed f64, or
+   single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
    pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
 template <class L> struct bsri_softmax_rows {
     typedef typename L::real F;
-    typedef typename bsri_stored<typename L::type>::stored T;
+    typedef double T; /* of pieces */
     static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
     static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
     typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
@@ -6961,8 +7212,9 @@ template <class L> struct bsri_softmax_rows {
         int64_t block;
         int32_t piece;
     };
+    place start; /* the lane's first */
     __device__ __forceinline__ bsri_softmax_rows(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
-        n = r.count / N;
+        n = r.count / N, start = {r.lane / p.chunks, r.lane % p.chunks};
 #pragma unroll
         for (int i = 0; i < 3; i++)
             bias[i] = !r.valid || i >= p.biased ? nullptr
@@ -6978,11 +7230,13 @@ template <class L> struct bsri_softmax_rows {
     }
     /* f(places, how many of them, first slot) for all of the lane's pieces; places past the last one repeat it. */
     template <class G> __device__ __forceinline__ void each(const G &f) const {
-        place next = {r.lane / p.chunks, r.lane % p.chunks};
+        place next = start;
 #pragma unroll 1
         for (int64_t j = r.lane, slot = 0; j < n; j += FEW * p.lanes, slot += FEW) {
-            const int count = (int)bsri_min(FEW, (n - 1 - j) / p.lanes + 1);
+            int count = 0;
             place at[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) count += j + i * p.lanes < n;
 #pragma unroll
             for (int i = 0; i < FEW; i++) {
                 at[i] = i < count ? next : at[i ? i - 1 : 0];
@@ -7161,7 +7415,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const _
         const bool longer = __any_sync(~0u, one.n > (int64_t)p.slots * p.lanes);
 #pragma unroll 1
         for (int i = 0; i < p.run; i++, one.next_row()) {
-            if (L::BACKWARD && p.backward) one.backward();
+            if (p.backward) one.backward();
             else if (longer) one.forward_long();
             else one.forward_held();
         }
