@@ -885,6 +885,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_GATHERED, 37, "any block size and stride: elements are gathered for tensor cores") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
@@ -15390,6 +15391,20 @@ BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
     return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
 }
 
+/* Operands of bsri_gather: lanes read them along rows or columns of the tile, along products, or eight neighbouring columns each. */
+enum { BSRI_GATHER_ACROSS, BSRI_GATHER_PRODUCTS, BSRI_GATHER_EIGHT };
+typedef struct bsri_dev_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole; /* whole: words of neighbouring products are aligned, and of one block */
+    int32_t step_blocks, step_rest;           /* from a slice to the next: blocks, and products of one */
+    int64_t panels, subs;                     /* tiles across out, of a block row */
+    bsri_dev_product p;
+} bsri_dev_gather;
+typedef struct bsri_dev_sampled_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole;
+    int64_t blocks, tiles, panels, subs; /* blocks of a tile; tiles of an item at most; of a block across, and down */
+    bsri_dev_sampled p;
+} bsri_dev_sampled_gather;
+
 #define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
 #define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
 
@@ -15681,6 +15696,23 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
+/* Words of 32 or 64 bits, of neighbouring products. FFMA: no tensor cores. */
+template <int BYTES> struct bsri_gather_word {
+    typedef uint32_t word;
+};
+template <> struct bsri_gather_word<8> {
+    typedef double word;
+};
+template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
+    typedef T type;
+    typedef typename bsri_gather_word<T::BYTES>::word word;
+    static constexpr int ROWS = 32 * TALL, COLS = 128, THREADS = 256, LINES = 16, EACH = T::BYTES < 4 ? 4 / T::BYTES : 1;
+    static constexpr int KS = LINES * EACH, CTAS = T::BYTES == 8 || T::PRECISION == 2 ? 1 : 2, STAGES = 2;
+    static constexpr bool FFMA = T::DTYPE == BSR_F32 && !T::PRECISION;
+    static constexpr int STAGE = LINES * (ROWS + COLS + 16) * (int)sizeof(word), OUT = ROWS * (COLS + 4) * (int)sizeof(typename T::sum);
+    static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
+};
+
 template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
@@ -15762,7 +15794,9 @@ enum {
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
+    BSRI_FOR_GATHER, /* products of any block size and stride by tensor cores */
     BSRI_FOR_SAMPLED,
+    BSRI_FOR_SAMPLED_GATHER,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
@@ -15906,6 +15940,21 @@ enum {
     BSRI_KERNELS_RS(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
     BSRI_KERNELS_RS(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
     BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
+#define BSRI_KERNELS_GATHER(X, n, D, T)                                                                                  \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                          \
+    X(PRODUCT_GATHER_32_##D, n + 0, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 1>)                \
+    X(PRODUCT_GATHER_64_##D, n + 1, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 2>))               \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                          \
+    X(SAMPLED_GATHER_32_##D, n + 2, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 1>)        \
+    X(SAMPLED_GATHER_64_##D, n + 3, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 2>))
+#define BSRI_KERNELS_GATHERS(X)                                           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GATHER(X, 900, F16, bsri_mma_f16))    \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GATHER(X, 904, BF16, bsri_mma_bf16)) \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_GATHER(X, 908, I8, bsri_mma_i8))       \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GATHER(X, 912, F64, bsri_mma_f64))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_GATHER(X, 916, F32, bsri_mma_f32)     \
+    BSRI_KERNELS_GATHER(X, 920, TF32, bsri_mma_tf32)                           \
+    BSRI_KERNELS_GATHER(X, 924, TF32X3, bsri_mma_tf32x3))
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
@@ -15993,6 +16042,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
+    BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
@@ -16821,6 +16871,102 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
+    return c;
+}
+
+/* --- elements that are gathered --- */
+
+/* How an operand is read; eights: eight neighbouring columns are aligned. */
+static int32_t bsri_gather_mode(int64_t across, int64_t along, int eights) {
+    return across == 1 ? (eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS) : along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
+}
+/* Clocks of a multiprocessor for a slice of a tile: tensor cores, or fetching; and the least rows of a block that are worth it
+   beside lanes that have a row each. By type, eights first. */
+typedef struct bsri_gather_cost {
+    int32_t type, clocks[2][2], least; /* 32 rows, 64; eights, single elements */
+} bsri_gather_cost;
+static const bsri_gather_cost bsri_gather_costs[] = {
+    {BSR_BF16, {{220, 450}, {330, 600}}, 3}, {BSR_F16, {{220, 450}, {330, 600}}, 3},     {BSR_I8, {{300, 800}, {450, 1000}}, 3},
+    {BSR_F64, {{600, 600}, {1100, 1100}}, 6}, {BSR_F32, {{650, 700}, {1200, 1250}}, 13}, {BSRI_TYPE_TF32, {{220, 300}, {350, 420}}, 4},
+    {BSRI_TYPE_TF32X3, {{400, 420}, {750, 800}}, 4}};
+static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, double tiles, double slices, int eights) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != x->type) i++;
+    const double each = tiles / ctx->sm_count, waves = each < 1.0 ? 1.0 : each, room = x->ctas;
+    return 4000.0 + (each > room ? waves : (waves + room) / 2.0) * (slices + 4.0) *
+                        bsri_gather_costs[i].clocks[x->rows == 64][!eights] / 1.7;
+}
+/* The type that is multiplied, or -1. */
+static int bsri_gather_type(int dtype, int compute, int precision) {
+    if (compute == BSR_F64) return dtype == BSR_F64 || bsri_is_half(dtype) || dtype == BSR_F32 ? BSR_F64 : -1;
+    return compute == bsri_sums_dtype(dtype) ? bsri_type_of(dtype, precision) : -1;
+}
+static const bsri_instance *bsri_gather_instance(int of, int type, int64_t rows, const bsr_plan *asked) {
+    bsri_wanted w = bsri_want(of, BSRI_TIER_MMA, type);
+    w.rows = asked->tile_rows == 32 || asked->tile_rows == 64 ? asked->tile_rows : rows <= 32 ? 32 : 64;
+    return bsri_find(&w);
+}
+/* Is an element's place 32 bits from a tile's first? */
+static int bsri_gather_near(int64_t n, int64_t stride) {
+    int64_t far;
+    return bsri_mul(n, stride, &far) && far <= INT32_MAX;
+}
+/* Few columns, or rows of a block, are lanes', but where a plan asks for this tier. */
+static int bsri_gather_small(int type, int64_t rows, int64_t cols, const bsr_plan *asked) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != type) i++;
+    return asked->kernel != BSRI_TIER_MMA && (cols < 24 || rows < bsri_gather_costs[i].least);
+}
+static int bsri_gather_eights(const bsr_dense *d) {
+    return d->col_stride == 1 && d->row_stride % 8 == 0 && bsri_dense_aligned(d, 8) && bsr_dtype_size(d->dtype) < 8;
+}
+/* Are lines of neighbouring products whole words, of which one holds `each`? */
+static int bsri_gather_whole(const bsr_dense *d, int64_t line, int64_t products, int64_t each) {
+    return line % each == 0 && products % each == 0 && bsri_dense_aligned(d, each);
+}
+static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, int compute,
+                                          const bsr_plan *asked) {
+    const bsri_dev_product *const p = f->stored;
+    const int type = bsri_gather_type(p->b.dtype, compute, p->precision);
+    const double blocks = p->a.values ? bsri_mean_blocks(&p->a) / (double)p->tiles : 16.0; /* of a list nothing is known */
+    bsri_estimate e = bsri_estimate_below(f, 0);
+    const bsri_instance *x;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (p->kind == BSRI_LIST_SCAN) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride)) return bsri_estimate_none(BSR_WHY_SIZE);
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * (double)p->tiles * (double)bsri_ceil_div(p->br, x->rows) *
+                                      (double)bsri_ceil_div(p->width, x->cols),
+                          blocks * (double)p->bc * (double)p->reduce / x->slice, bsri_gather_eights(&p->b));
+    return e;
+}
+static bsri_choice bsri_gather_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_gather *m) {
+    const bsri_dev_product *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->b.dtype));
+    bsri_wanted w = bsri_want(BSRI_FOR_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_gather, p)), m->p = *p;
+    /* of tiles that a list names nobody knows where they begin */
+    m->a_mode = bsri_gather_mode(p->a_rs, p->a_cs, 0);
+    m->b_mode = bsri_gather_mode(p->b.col_stride, p->b.row_stride,
+                                 p->kind < BSRI_LIST_SCATTER && p->width % 8 == 0 && bsri_gather_eights(&p->b));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER && p->a_rs % each == 0 && p->bc % each == 0 &&
+                 p->a_block % each == 0 && bsri_aligned(p->a.values, p->a.dtype, p->a.batch_dims, p->a.batch,
+                                                        p->a.values_batch_stride, (int32_t)each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER &&
+                 bsri_gather_whole(&p->b, p->b.col_stride, p->bc, each);
+    m->step_blocks = (int32_t)(x->slice / p->bc), m->step_rest = (int32_t)(x->slice % p->bc);
+    m->panels = bsri_ceil_div(p->width, x->cols), m->subs = bsri_ceil_div(p->br, x->rows);
+    c.grid = p->items * p->tiles * m->panels * m->subs;
     return c;
 }
 
@@ -17668,13 +17814,14 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    const bsri_dev_sampled *stored; /* blocks as they are stored */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     const int64_t b = p->out.block_rows;
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
-    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out), f.stored = p;
     return f;
 }
 
@@ -17766,6 +17913,48 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
     c.grid = p->items * m->tiles;
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
+}
+
+static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                  int compute, const bsr_plan *asked) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int type = bsri_gather_type(p->mat1.dtype, compute, p->precision);
+    const int64_t br = p->out.block_rows, bc = p->out.block_cols;
+    bsri_estimate e = bsri_estimate_none(0);
+    const bsri_instance *x;
+    double tiles;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (type < 0 || p->mat2.dtype != p->mat1.dtype) return bsri_estimate_none(BSR_WHY_DTYPE);
+    x = bsri_gather_instance(BSRI_FOR_SAMPLED_GATHER, type, br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->mat1.row_stride) || !bsri_gather_near(p->mat2.cols, p->mat2.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    tiles = bsri_mean_blocks(&p->out) * (double)bsri_ceil_div(bc, x->cols) / (double)bsri_max(1, x->cols / bc) +
+            (double)bsri_block_rows(&p->out) / 2;
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * tiles * (double)bsri_ceil_div(br, x->rows),
+                          (double)p->reduce * (double)p->mat1.cols / x->slice, bsri_gather_eights(&p->mat2) && bc % 8 == 0);
+    return e;
+}
+static bsri_choice bsri_gather_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                              const bsr_plan *, const bsri_estimate *e, bsri_dev_sampled_gather *m) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->mat1.dtype)), bc = p->out.block_cols;
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_sampled_gather, p)), m->p = *p;
+    m->a_mode = bsri_gather_mode(p->mat1.row_stride, p->mat1.col_stride, 0);
+    m->b_mode = bsri_gather_mode(p->mat2.col_stride, p->mat2.row_stride, bc % 8 == 0 && bsri_gather_eights(&p->mat2));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat1, p->mat1.row_stride, p->mat1.cols, each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat2, p->mat2.col_stride, p->mat1.cols, each);
+    m->blocks = bsri_max(1, x->cols / bc), m->panels = bsri_ceil_div(bc, x->cols), m->subs = bsri_ceil_div(p->out.block_rows, x->rows);
+    m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
+    c.grid = p->items * m->tiles * m->panels * m->subs;
+    return c;
 }
 
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
@@ -18035,6 +18224,7 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
     bsri_dev_narrow_tma few;
+    bsri_dev_gather gather;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -18083,7 +18273,10 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
+static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_gathered_products[] = {
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
@@ -18096,8 +18289,12 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         bsri_facts f = bsri_facts_of(seen);
         f.stored = p;
         bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
-    } else /* the caller's: there need not be a matrix; or of no item: zeros */
+    } else { /* the caller's: there need not be a matrix; or of no item: zeros */
+        bsri_facts f;
+        memset(&f, 0, sizeof f), f.stored = p, f.limit = INFINITY;
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+        if (p->reduce) bsri_choose_estimated(bsri_gathered_products, ctx, p, &f, compute, s, m, &f.limit);
+    }
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
@@ -18107,16 +18304,19 @@ typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
+    bsri_dev_sampled_gather gather;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     bsri_dev_sampled tiles;
     const bsri_dev_sampled *const seen = bsri_tiled_sampled(p, &tiles);
-    const bsri_sampled_facts f = bsri_sampled_facts_of(seen);
-    double least = INFINITY; /* two that are simple */
+    bsri_sampled_facts f = bsri_sampled_facts_of(seen);
+    double least = INFINITY; /* they are simple */
+    f.stored = p;
     if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, seen, &f, compute, s, m, &least);
     else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, BSRI_TIER_SIMT))

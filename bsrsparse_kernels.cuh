@@ -13,6 +13,7 @@
      product-vector          sparse x one column, bound by the bytes of the values
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
      product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-gather          sparse x dense by mma.sync, any block size, stride and list
      product-small           sparse x dense where there is little to do
      product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
      product-narrow-tma      sparse x few columns by tensor loads
@@ -24,6 +25,7 @@
      product-wgmma           the kernel: its memory, barriers and order; both mainloops; tensor maps
      sampled-simt            dense x dense at stored blocks
      sampled-mma             dense x dense at stored blocks by mma.sync
+     sampled-gather          dense x dense at stored blocks by mma.sync, any block size and stride
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
      device-scores           maxima, exponentials, what is added to scores or forbids them
@@ -160,6 +162,11 @@ template <> struct bsri_dev_dtype<BSR_F64> {
 template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
     static __device__ __forceinline__ int32_t number(stored x) { return x; }
+};
+
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
 };
 
 /* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
@@ -804,30 +811,35 @@ struct bsri_dev_list {
         extra += __ffs((int)found) - 1;
         return true;
     }
-    /* The next entry, or false. */
-    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
+    /* Entry `at`, of any list but a scan. */
+    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t at, int64_t *a_at, int64_t *b_at) const {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
+        switch (p.kind) {
+            case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
+            case BSRI_LIST_TRANSPOSED:
+                *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
+                break;
+            case BSRI_LIST_SCATTER:
+                *a_at = p.scatter.p_indices[at] * p.a_block;
+                *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
+                break;
+            default:
+                q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
+                *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
+                *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
+                break;
+        }
+    }
+    /* The next entry, or false. */
+    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         for (; at < end; at++) {
-            switch (p.kind) {
-                case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
-                case BSRI_LIST_TRANSPOSED:
-                    *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
-                    break;
-                case BSRI_LIST_SCAN:
-                    if (!scan(p, tile)) continue;
-                    *a_at = at * p.a_block, *b_at = extra * step;
-                    break;
-                case BSRI_LIST_SCATTER:
-                    *a_at = p.scatter.p_indices[at] * p.a_block;
-                    *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
-                    break;
-                default:
-                    q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
-                    *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
-                    *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
-                    break;
+            if (p.kind != BSRI_LIST_SCAN) {
+                entry(p, at, a_at, b_at);
+            } else {
+                if (!scan(p, tile)) continue;
+                *a_at = at * p.a_block, *b_at = extra * (p.bc * p.view.cols * p.b.row_stride);
             }
             at++;
             return true;
@@ -2893,6 +2905,374 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     __syncthreads();
     if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
     else bsri_mma_consume<T, L>(m, s, bsri_shared);
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-gather: sparse x dense by mma.sync, any block size, stride and list                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile of sums, 32 x 128 or 64 x 128, is a product of BM rows and 128 columns over products k that are numbered through, block after
+   block. An element of the left operand is at x(row) + k(product), of the right one at k(product) + x(column): four tables of
+   offsets say where, so that blocks of any size, strides of any kind, lists of any kind and columns of any blocks are the same
+   code. Slices of KS products come through registers into shared memory, zeros where there is nothing, as words of 32 bits (f64:
+   of 64) that hold neighbouring products: line w has products EACH w and those after it, of all rows or columns. */
+template <class L> struct bsri_gather {
+    typedef typename L::type T;
+    typedef typename L::word word;
+    typedef typename T::sum sum;
+    static constexpr int BM = L::ROWS, BN = L::COLS, THREADS = L::THREADS, WARPS = THREADS / 32, LINES = L::LINES, EACH = L::EACH;
+    static constexpr int KS = L::KS, MI = 2, NI = BM / 16, A_WORDS = LINES * BM / THREADS, B_WORDS = LINES * BN / THREADS;
+    static constexpr int ACROSS = BN / (8 * NI);      /* warps beside each other, each with 32 x 8 NI sums */
+    static constexpr int KEYS = KS < 32 ? 1 : KS / 32; /* products of a lane that makes tables */
+    static constexpr int PAD = BN + 4;                 /* of a line of sums */
+    struct stage { /* + 8: neighbouring lines are in other banks */
+        word a[LINES][BM + 8], b[LINES][BN + 8];
+    };
+    struct keys { /* of the products of a slice; negative: there is none */
+        int64_t a[KS], b[KS];
+    };
+    struct shared {
+        union {
+            stage s[2];
+            sum out[BM][PAD];
+        };
+        keys k[2];
+        int32_t a[BM], b[BN]; /* of rows and columns; negative: there is none */
+    };
+#ifdef BSRI_MMA_CODE
+    /* An operand: from where on, and how it is read. */
+    struct operand {
+        const char *data;
+        int32_t mode, whole, dtype; /* BSRI_GATHER_...; words may be read as such */
+    };
+    /* Word i of this thread: which line, which row or column. Lanes go along these, or, where products stand beside each other,
+       have four lines each, which is eight pieces of 32 bytes or more, and no bank twice. */
+    template <int SIZE> static __device__ __forceinline__ void place(int mode, int i, int &line, int &x) {
+        const int at = i * THREADS + (int)threadIdx.x, piece = at / 32;
+        if (mode == BSRI_GATHER_PRODUCTS) line = piece % 4 * 4 + at % 4, x = piece / 4 * 8 + at % 32 / 4;
+        else line = at / SIZE, x = at % SIZE;
+    }
+    static __device__ __forceinline__ word element(const operand &o, int64_t i) {
+        if constexpr (sizeof(word) == 8) return bsri_dev_number<double>(o.data, o.dtype, i);
+        else if constexpr (T::BYTES == 1) return ((const uint8_t *)o.data)[i];
+        else if constexpr (T::BYTES == 2) return ((const uint16_t *)o.data)[i];
+        else return ((const uint32_t *)o.data)[i];
+    }
+    static __device__ __forceinline__ word rounded(word w) {
+        if constexpr (T::PRECISION == 1) return bsri_mma_round(__uint_as_float(w));
+        else return w;
+    }
+    template <int SIZE, int WORDS>
+    static __device__ __forceinline__ void load(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (o.mode == BSRI_GATHER_EIGHT) {
+                load_eights<SIZE>(r, o, k, of);
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(o.mode, i, line, x);
+            const int64_t at = of[x], *const key = k + line * EACH;
+            r[i] = 0;
+            if (i % 4 == 0) asm volatile("" ::: "memory"); /* not all addresses at once: registers are few */
+            if (EACH > 1 && o.whole) {
+                if (key[0] >= 0 && at >= 0) r[i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
+            } else {
+#pragma unroll
+                for (int e = 0; e < EACH; e++)
+                    if (key[e] >= 0 && at >= 0) {
+                        const word w = element(o, key[e] + at);
+                        if constexpr (EACH > 1) r[i] |= w << e * 8 * T::BYTES;
+                        else r[i] = w;
+                    }
+            }
+        }
+    }
+    /* Eight neighbouring columns of each product, aligned. */
+    template <int SIZE, int WORDS>
+    static __device__ __forceinline__ void load_eights(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+        constexpr int N = 8 * T::BYTES / 4; /* words in memory */
+#pragma unroll
+        for (int g = 0; g < WORDS / 8; g++) {
+            const int i = g * THREADS + (int)threadIdx.x, line = i / (SIZE / 8);
+            const int64_t at = of[i % (SIZE / 8) * 8];
+            uint32_t w[EACH][N];
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int64_t key = k[line * EACH + e];
+#pragma unroll
+                for (int n = 0; n < N; n++) w[e][n] = 0;
+                if (key >= 0 && at >= 0) {
+                    const auto all = *(const bsri_dev_neighbours<uint32_t, N> *)(o.data + (key + at) * T::BYTES);
+#pragma unroll
+                    for (int n = 0; n < N; n++) w[e][n] = all.x[n];
+                }
+            }
+            turn(&r[g * 8], w);
+        }
+    }
+    /* Lines of elements become words of one column each. */
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[1][8]) {
+#pragma unroll
+        for (int n = 0; n < 8; n++) r[n] = w[0][n];
+    }
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[2][4]) {
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            r[2 * n] = __byte_perm(w[0][n], w[1][n], 0x5410), r[2 * n + 1] = __byte_perm(w[0][n], w[1][n], 0x7632);
+    }
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[4][2]) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const uint32_t x = __byte_perm(w[0][n], w[1][n], 0x5140), y = __byte_perm(w[2][n], w[3][n], 0x5140);
+            const uint32_t u = __byte_perm(w[0][n], w[1][n], 0x7362), v = __byte_perm(w[2][n], w[3][n], 0x7362);
+            r[4 * n] = __byte_perm(x, y, 0x5410), r[4 * n + 1] = __byte_perm(x, y, 0x7632);
+            r[4 * n + 2] = __byte_perm(u, v, 0x5410), r[4 * n + 3] = __byte_perm(u, v, 0x7632);
+        }
+    }
+    template <int SIZE, int WORDS, int LINE>
+    static __device__ __forceinline__ void put(word (&to)[LINES][LINE], const word (&r)[WORDS], int mode) {
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (mode == BSRI_GATHER_EIGHT) {
+#pragma unroll
+                for (int i = 0; i < WORDS; i += 4) {
+                    const int at = i / 8 * THREADS + (int)threadIdx.x;
+                    *(uint4 *)&to[at / (SIZE / 8)][at % (SIZE / 8) * 8 + i % 8] =
+                        make_uint4(rounded(r[i]), rounded(r[i + 1]), rounded(r[i + 2]), rounded(r[i + 3]));
+                }
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(mode, i, line, x);
+            to[line][x] = rounded(r[i]);
+        }
+    }
+    /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4) and
+       columns 2 NI (lane % 4) on. */
+    static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s, int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        if constexpr (L::FFMA) {
+#pragma unroll 4
+            for (int k = 0; k < LINES; k++) {
+                const float4 a = *(const float4 *)&s.a[k][row + g * 4];
+#pragma unroll
+                for (int j = 0; j < NI / 2; j++) {
+                    const float4 b = *(const float4 *)&s.b[k][col + t * 2 * NI + j * 4];
+                    rank_one(c[0][j], a.x, b), rank_one(c[0][NI / 2 + j], a.y, b);
+                    rank_one(c[1][j], a.z, b), rank_one(c[1][NI / 2 + j], a.w, b);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < LINES; k += 8) {
+                word a[MI][4];
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) a[m][i] = s.a[k + t + i / 2 * 4][row + m * 16 + g + i % 2 * 8];
+                step(c, a, s, k + t, col + g);
+            }
+        }
+    }
+    static __device__ __forceinline__ void rank_one(sum (&c)[4], float a, const float4 &b) {
+        c[0] = fmaf(a, b.x, c[0]), c[1] = fmaf(a, b.y, c[1]), c[2] = fmaf(a, b.z, c[2]), c[3] = fmaf(a, b.w, c[3]);
+    }
+    static __device__ __forceinline__ void step(sum (&c)[MI][NI][4], const word (&a)[MI][4], const stage &s, int k, int col) {
+        if constexpr (sizeof(word) == 8) {
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int m = 0; m < MI; m++) bsri_mma(c[m][n], a[m], s.b[k][col + n * 8], s.b[k + 4][col + n * 8]);
+        } else {
+            typedef bsri_mma_parts<T> parts;
+            uint32_t x[MI][parts::PARTS][4];
+#pragma unroll
+            for (int m = 0; m < MI; m++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) x[m][0][i] = a[m][i];
+                if constexpr (T::PRECISION == 2) parts::split(x[m]);
+            }
+#pragma unroll
+            for (int n = 0; n < NI; n += 2) {
+                uint32_t y[parts::PARTS][4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) y[0][i] = s.b[k + i % 2 * 4][col + (n + i / 2) * 8];
+                if constexpr (T::PRECISION == 2) parts::split(y);
+#pragma unroll
+                for (int m = 0; m < MI; m++) parts::mma(c[m][n], x[m], y, 0), parts::mma(c[m][n + 1], x[m], y, 1);
+            }
+        }
+    }
+    /* c += all products; slices: how many. fill(keys, slice) makes a table; by warp 0, slice by slice. */
+    template <class F>
+    static __device__ __forceinline__ void mainloop(sum (&c)[MI][NI][4], shared &s, const operand &a, const operand &b,
+                                                    int64_t slices, int row, int col, const F &fill) {
+        const bool makes = threadIdx.x < 32;
+        word x[A_WORDS], y[B_WORDS];
+        __syncthreads(); /* nobody reads tables any more, and those of rows and columns are there */
+        if (makes) fill(s.k[0]), fill(s.k[1]);
+        __syncthreads();
+        load<BM>(x, a, s.k[0].a, s.a), load<BN>(y, b, s.k[0].b, s.b);
+        put<BM>(s.s[0].a, x, a.mode), put<BN>(s.s[0].b, y, b.mode);
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t i = 0; i < slices; i++) { /* one is multiplied, the next is on its way, of that after it the table is made */
+            const bool more = i + 1 < slices;
+            const keys &next = s.k[(i + 1) & 1];
+            if (more) load<BM>(x, a, next.a, s.a), load<BN>(y, b, next.b, s.b);
+            if (makes) fill(s.k[i & 1]);
+            multiply(c, s.s[i & 1], row, col);
+            if (more) {
+                stage &to = s.s[(i + 1) & 1];
+                put<BM>(to.a, x, a.mode), put<BN>(to.b, y, b.mode);
+            }
+            __syncthreads();
+        }
+    }
+    /* A warp's sums to where any thread may read them; all have arrived before. */
+    static __device__ __forceinline__ void spread(shared &s, const sum (&c)[MI][NI][4], int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int m = 0; m < MI; m++)
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if constexpr (L::FFMA)
+                        s.out[row + g * 4 + m * 2 + n / (NI / 2)][col + t * 2 * NI + n % (NI / 2) * 4 + i] = c[m][n][i];
+                    else s.out[row + m * 16 + g + i / 2 * 8][col + n * 8 + t * 2 + i % 2] = c[m][n][i];
+                }
+        __syncthreads();
+    }
+#endif
+};
+/* Products of a list, block after block: which one lane `lane` of a warp has in the next table. */
+template <int KEYS> struct bsri_gather_cursor {
+    int64_t at[KEYS];
+    int32_t product[KEYS];
+    __device__ __forceinline__ bsri_gather_cursor(int64_t first, int64_t bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            const int k = i * 32 + (int)threadIdx.x % 32, block = k / (int)bc;
+            at[i] = first + block, product[i] = k - block * (int)bc;
+        }
+    }
+    /* `blocks` blocks and `rest` products further. */
+    __device__ __forceinline__ void advance(int blocks, int rest, int bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            at[i] += blocks, product[i] += rest;
+            if (product[i] >= bc) product[i] -= bc, at[i]++;
+        }
+    }
+};
+/* A tile, by thread 0, in shared memory: what few threads need takes no registers of all. */
+struct bsri_gather_tile_of {
+    bsri_dev_list list;          /* of the reduction that is on */
+    int64_t item, tile, out_item; /* of the batch of out; in the item; batch item of out that is written */
+    int64_t sub, first;          /* rows of the block above it; column of out in its tile of the list */
+    int64_t row, col;            /* of out */
+    int32_t rows, cols;
+
+    __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t work, int most_rows, int most_cols) {
+        const bsri_dev_product &p = m.p;
+        const int64_t by_tile = bsri_divide(work, m.subs), by_panel = bsri_divide(by_tile, p.tiles);
+        item = bsri_divide(by_panel, m.panels), tile = bsri_dev_order(p, item, by_tile - by_panel * p.tiles);
+        sub = (work - by_tile * m.subs) * most_rows, first = (by_panel - item * m.panels) * most_cols;
+        rows = (int)bsri_min(most_rows, p.br - sub), cols = (int)bsri_min(most_cols, p.width - first);
+        out_item = item, row = tile * p.br + sub, col = first;
+        if (p.kind == BSRI_LIST_SCATTER) out_item = tile, row = sub;
+        else if (p.kind > BSRI_LIST_SCATTER)
+            row = p.scatter.r_offsets[tile] / p.out.cols + sub, col = p.scatter.r_offsets[tile] % p.out.cols + first;
+    }
+};
+/* Eight sums at a time: of a row, or of a column where those of out are contiguous; in f64 one. */
+template <class G>
+__device__ __forceinline__ void bsri_gather_finish(const bsri_dev_product &p, typename G::shared &s,
+                                                   const bsri_dev_finisher &finisher, const bsri_gather_tile_of &t) {
+    const int rows = t.rows, cols = t.cols;
+    const int64_t row = t.row, col = t.col;
+    const bool by_rows = p.out.row_stride != 1 || p.out.col_stride == 1;
+    if constexpr (sizeof(typename G::sum) == 8) {
+        const bsri_dev_writer<double> finish(p, p.alpha_ptr ? *p.alpha_ptr : p.alpha, p.beta_ptr ? *p.beta_ptr : p.beta,
+                                             t.out_item);
+        for (int i = threadIdx.x; i < G::BM * G::BN; i += G::THREADS) {
+            const int m = by_rows ? i / G::BN : i % G::BM, n = by_rows ? i % G::BN : i / G::BM;
+            if (m < rows && n < cols) finish(s.out[m][n], row + m, col + n);
+        }
+    } else {
+        const int step = by_rows ? 1 : G::PAD;
+        for (int i = threadIdx.x; i < G::BM * G::BN / 8; i += G::THREADS) {
+            const int m = by_rows ? i / (G::BN / 8) : i % (G::BM / 8) * 8, n = by_rows ? i % (G::BN / 8) * 8 : i / (G::BM / 8);
+            const int left = by_rows ? cols - n : rows - m;
+            if (m >= rows || n >= cols) continue;
+            typename G::sum *const at = &s.out[m][n];
+            if constexpr (G::T::INTEGER) {
+                if (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32) {
+                    finisher.eight(p, (const uint32_t *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+                    continue;
+                }
+#pragma unroll
+                for (int k = 0; k < 8; k++) ((float *)at)[k * step] = (float)at[k * step];
+            }
+            finisher.eight(p, (float *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_dev_finisher finisher;
+    __shared__ bsri_gather_tile_of t;
+    const bsri_dev_product &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI, bc = (int)p.bc;
+    for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work += gridDim.x) {
+        typename G::sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.a_rs) : -1;
+        for (int i = threadIdx.x; i < G::BN; i += G::THREADS) s.b[i] = i < t.cols ? (int32_t)(i * p.b.col_stride) : -1;
+        for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r++) {
+            __syncthreads(); /* of the list before */
+            if (threadIdx.x == 0) {
+                if (p.kind >= BSRI_LIST_SCATTER) t.list.begin_scatter(p, t.item, t.tile);
+                else t.list.begin_matrix(p, bsri_dev_step_of(p, t.item, r), t.tile);
+            }
+            __syncthreads();
+            const typename G::operand a = {bsri_dev_at(t.list.a, p.b.dtype, t.sub * p.a_rs), m.a_mode, m.a_whole, p.b.dtype};
+            const typename G::operand b = {bsri_dev_at(t.list.b, p.b.dtype, t.first * p.b.col_stride), m.b_mode, m.b_whole,
+                                           p.b.dtype};
+            bsri_gather_cursor<G::KEYS> next(t.list.at, bc);
+            const int64_t slices = bsri_ceil_div((t.list.end - t.list.at) * bc, G::KS);
+            G::mainloop(c, s, a, b, slices, row, col, [&](typename G::keys &k) {
+#pragma unroll
+                for (int i = 0; i < G::KEYS; i++) {
+                    const int of = i * 32 + (int)threadIdx.x;
+                    int64_t a_at = -1, b_at = -1;
+                    if (next.at[i] < t.list.end) {
+                        t.list.entry(p, next.at[i], &a_at, &b_at);
+                        a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
+                    }
+                    if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
+                }
+                next.advance(m.step_blocks, m.step_rest, bc);
+            });
+        }
+        if (threadIdx.x < 5) finisher.begin(p, t.out_item, threadIdx.x);
+        G::spread(s, c, row, col);
+        bsri_gather_finish<G>(p, s, finisher, t);
+    }
 #endif
 }
 
@@ -5836,6 +6216,107 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-gather: dense x dense at stored blocks by mma.sync, any block size and stride        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile, by thread 0, in shared memory: stored blocks [first, end) of a block row, or, where one is wider than a tile, a part. */
+struct bsri_gather_blocks_of {
+    int64_t item, block_row, first, end;
+    int64_t row, col; /* of the blocks, where the tile begins */
+    int32_t rows;
+
+    /* Rows get nnz / blocks + 1 tiles at most, found by bisection. */
+    __device__ __forceinline__ void begin(const bsri_dev_sampled_gather &m, int64_t work, int most_rows, int most_cols) {
+        const int64_t by_panel = bsri_divide(work, m.panels), by_sub = bsri_divide(by_panel, m.subs);
+        item = bsri_divide(by_sub, m.tiles), col = (work - by_panel * m.panels) * most_cols;
+        row = (by_panel - by_sub * m.subs) * most_rows, rows = (int)bsri_min(most_rows, m.p.out.block_rows - row);
+        const void *const crow = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out).crow;
+        const int64_t tile = by_sub - item * m.tiles, zero = bsri_index(crow, m.p.out.index_dtype, 0);
+        const int dt = m.p.out.index_dtype;
+        int64_t low = 0, high = bsri_block_rows(&m.p.out);
+        while (high - low > 1) {
+            const int64_t mid = (low + high) / 2;
+            if (bsri_divide(bsri_index(crow, dt, mid) - zero, m.blocks) + mid <= tile) low = mid;
+            else high = mid;
+        }
+        const int64_t start = bsri_index(crow, dt, low);
+        block_row = low, first = start + (tile - bsri_divide(start - zero, m.blocks) - low) * m.blocks;
+        end = bsri_min(bsri_index(crow, dt, low + 1), first + m.blocks);
+    }
+};
+/* Sums to the blocks, element by element. R: what they are finished in. */
+template <class R, class G>
+__device__ __forceinline__ void bsri_gather_store(const bsri_dev_sampled &p, const typename G::shared &s,
+                                                  const bsri_gather_blocks_of &t) {
+    const bsri_item o = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out);
+    const char *const input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, t.item, &p.input).values : NULL;
+    const R alpha = bsri_dev_scalar<R>::of(p.alpha), beta = bsri_dev_scalar<R>::of(p.beta);
+    const int bc = (int)p.out.block_cols;
+    for (int i = threadIdx.x; i < t.rows * G::BN; i += G::THREADS) {
+        const int m = i / G::BN, n = i % G::BN, block = n / bc; /* 0 where a block is wider than the tile */
+        if (s.b[n] < 0) continue;
+        const int64_t at = t.first + block, y = t.row + m, x = t.col + n - block * bc;
+        R v = (R)s.out[m][n] * alpha;
+        if (input)
+            v += beta * bsri_dev_number<R>(input, p.input.dtype, at * p.i_strides[0] + y * p.i_strides[1] + x * p.i_strides[2]);
+        bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + y * p.o_strides[1] + x * p.o_strides[2], v);
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_sampled_gather(const __grid_constant__ bsri_dev_sampled_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    typedef typename G::sum sum;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_gather_blocks_of t;
+    const bsri_dev_sampled &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI;
+    const int bc = (int)p.out.block_cols, dt = p.mat1.dtype;
+    for (int64_t work = blockIdx.x; work < p.items * m.tiles * m.subs * m.panels; work += gridDim.x) {
+        sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.mat1.row_stride) : -1;
+        for (int n = threadIdx.x; n < G::BN; n += G::THREADS) {
+            const void *const columns = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out).col;
+            const int block = n / bc;
+            const int64_t x = t.col + n - block * bc;
+            s.b[n] = -1;
+            if (x < bc && t.first + block < t.end)
+                s.b[n] = (int32_t)((bsri_index(columns, p.out.index_dtype, t.first + block) * bc + x) * p.mat2.col_stride);
+        }
+        for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
+            const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, t.item, r);
+            const int64_t a_at = (t.block_row * p.out.block_rows + t.row) * p.mat1.row_stride;
+            const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, bsri_dense_offset(&p.whole, whole, &p.mat1) + a_at), m.a_mode,
+                                           m.a_whole, dt};
+            const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, bsri_dense_offset(&p.whole, whole, &p.mat2)), m.b_mode,
+                                           m.b_whole, dt};
+            int64_t k = 0;
+            G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), row, col, [&](typename G::keys &keys) {
+#pragma unroll
+                for (int of = threadIdx.x; of < G::KS; of += 32) {
+                    const bool is = k + of < p.mat1.cols;
+                    keys.a[of] = is ? (k + of) * p.mat1.col_stride : -1, keys.b[of] = is ? (k + of) * p.mat2.row_stride : -1;
+                }
+                k += G::KS;
+            });
+        }
+        G::spread(s, c, row, col);
+        if constexpr (sizeof(sum) == 8) bsri_gather_store<double, G>(p, s, t);
+        else if constexpr (!G::T::INTEGER) bsri_gather_store<float, G>(p, s, t);
+        else if (p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32) bsri_gather_store<float, G>(p, s, t);
+        else bsri_gather_store<uint32_t, G>(p, s, t);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>sampled-wgmma-load: dense x dense at stored blocks by wgmma: who computes what, fetching     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -6911,10 +7392,6 @@ template <class T> struct bsri_softmax_packed {
             for (int j = r.lane; j < n; j += p.lanes) read(y, r.x, at(j)), read(dy, r.dy, at(j)), gradient(y, dy, dot, at(j));
         }
     }
-};
-/* N elements side by side, as they are stored. */
-template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
-    V x[N];
 };
 /* N aligned neighbours of a bias, as words. */
 template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_t (&w)[WORDS], const char *from) {
