@@ -1151,8 +1151,9 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
 
-/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). dtypes, accumulation, error bound
-   as bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
+/* out = A B by way of such indices, which must have been built from a: on CUDA the product by a's rows, which is the same, runs,
+   and the lists are looked at only under BSR_EXEC_CHECK_INDICES. A 2-D; b (*B, K, N). dtypes, accumulation, error bound as
+   bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
 BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
                                         const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec);
 
@@ -7990,13 +7991,17 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
+    memset(&zero, 0, sizeof zero);
+    zero.a = a, zero.b = b, zero.out = out;
+    if (bsri_on_cuda(&c)) { /* the lists say what a's rows say, for which there are faster kernels */
+        zero.alpha = 1.0;
+        return bsri_product_start(&c, &zero, &plan, BSRI_PLAN_AND_RUN);
+    }
     BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (stop) return BSR_OK;
     open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
-    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
-    zero.a = a, zero.b = b, zero.out = out;
-    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
+    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN)); /* tiles that no entry names stay zero */
     return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
 }
 
@@ -18361,6 +18366,7 @@ typedef struct bsri_dev_copy {
     int64_t work; /* CTAs */
     int32_t shift, lanes; /* log2 of an element's bytes; of the lanes that share a line, -1: tiles, where lines differ */
     int32_t packed, reserved; /* no gaps between from's lines */
+    int64_t chunks;           /* of a line's pieces, by lanes */
 } bsri_dev_copy;
 enum { BSRI_COPIES = 4, BSRI_COPY_EACH = 4, BSRI_COPY_TILE = 64 }; /* copies of a launch; pieces of a lane; lines of a tile */
 typedef struct bsri_dev_copies {
@@ -18368,7 +18374,7 @@ typedef struct bsri_dev_copies {
     int32_t count, reserved;
 } bsri_dev_copies;
 
-static constexpr double bsri_copy_lines_ns = 0.00075, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
+static constexpr double bsri_copy_lines_ns = 0.00045, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
 /* What a stage lays where. */
 typedef struct bsri_stage {
     char *base; /* the workspace */
@@ -18433,14 +18439,17 @@ static void bsri_copy_order(bsri_dev_copy *c) {
 }
 /* How a copy is shared out: by lines where they lie alike in both views, else by tiles. */
 static void bsri_copy_share(bsri_dev_copy *c, int64_t size) {
-    const int64_t pieces = c->all * size / 16 + 2;
+    int64_t lines = (int64_t)(uintptr_t)c->to | c->to_line * size, pieces;
+    for (int i = 0; i < c->items.dims; i++) lines |= c->to_item[i] * size;
+    /* a line of aligned ones has no piece more than it is long */
+    pieces = lines % 16 ? c->all * size / 16 + 2 : bsri_ceil_div(c->all * size, 16);
     const int alike = (c->from_step == 1 || c->length <= 1) && (c->to_step == 1 || c->all <= 1);
     c->shift = bsri_mma_log2(size), c->lanes = -1;
     c->packed = c->from_line == c->length || c->lines == 1;
     if (alike) {
         for (c->lanes = 0; c->lanes < 5 && pieces > (int64_t)BSRI_COPY_EACH << c->lanes;) c->lanes++;
-        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) *
-                                bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes), 8);
+        c->chunks = bsri_max(1, bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes));
+        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) * c->chunks, 8);
     } else {
         c->work = c->items.count * bsri_ceil_div(c->all_lines, (int)BSRI_COPY_TILE) * bsri_ceil_div(c->all, size == 8 ? 32 : 64);
     }

@@ -2069,7 +2069,6 @@ __global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __g
         const bsri_vector_work of = bsri_vector_decode(m, work);
         for (int r = 0; r < m.rows && of.sub * m.rows + r < p.br; r++) {
             F sum = F();
-#pragma unroll 8
             for (int i = lane; i < more; i += 32) sum += bsri_vector_piece<F>(m, work + 1 + i, 0)[r];
             sum = bsri_vector_fold(sum, lane, 32, 5, 1);
             if (lane == 0)
@@ -10146,10 +10145,22 @@ __device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int 
     return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
                       __funnelshift_r(w[3], w[4], bits));
 }
-/* Bytes [first, last) of a line, element by element; zeros from `bytes` on. */
-template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t first, int64_t last,
-                                                                 int64_t bytes) {
-    for (int64_t at = first; at < last; at += (int64_t)sizeof(T)) *(T *)(to + at) = at < bytes ? *(const T *)(from + at) : T(0);
+/* The piece of 16 bytes at `at` of a line, element by element, all asked for before the first is used; zeros before the line and
+   from `bytes` on; what is within [0, all) is stored. */
+template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes,
+                                                                 int64_t all) {
+    constexpr int N = 16 / (int)sizeof(T);
+    T x[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int64_t own = at + i * (int)sizeof(T);
+        x[i] = own >= 0 && own < bytes ? *(const T *)(from + own) : T(0);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int64_t own = at + i * (int)sizeof(T);
+        if (own >= 0 && own < all) *(T *)(to + own) = x[i];
+    }
 }
 /* Element offsets of an item in both views. */
 __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t item, int64_t *from, int64_t *to) {
@@ -10163,9 +10174,8 @@ __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t i
    operand's is read: pieces at the ends go by elements. */
 static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int lane = threadIdx.x & 31, share = 1 << c.lanes, each = 32 >> c.lanes;
-    const int64_t pieces = ((c.all << c.shift) >> 4) + 2, groups = bsri_ceil_div(c.all_lines, each);
-    const int64_t chunks = bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c.lanes);
-    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, chunks), chunk = unit - part * chunks;
+    const int64_t groups = bsri_ceil_div(c.all_lines, each);
+    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, c.chunks), chunk = unit - part * c.chunks;
     const int64_t item = bsri_divide(part, groups), line = (part - item * groups) * each + (lane >> c.lanes);
     int64_t from_at, to_at;
     if (item >= c.items.count || line >= c.all_lines) return;
@@ -10176,25 +10186,32 @@ static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int64_t reach = c.packed ? (((c.lines - 1) * c.from_line + c.length) << c.shift) - (src - base) : bytes;
     const int64_t before = c.packed ? base - src : 0; /* what may be read: bytes [before, reach) from src on */
     const int skew = (int)((uintptr_t)src - (uintptr_t)dst) & 15, over = (int)((uintptr_t)dst & 15);
+    const int64_t start = chunk * BSRI_COPY_EACH * share * 16 + (lane & (share - 1)) * 16 - over;
+    const auto fast = [&](int64_t at) {
+        const int64_t first = at - skew;
+        return at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
+    };
     uint4 x[BSRI_COPY_EACH], y[BSRI_COPY_EACH];
-    bool fast[BSRI_COPY_EACH];
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over, first = at - skew;
-        fast[k] = at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
-        if (!fast[k]) continue;
+        const int64_t at = start + k * share * 16, first = at - skew;
+        if (!fast(at)) continue;
         x[k] = *(const uint4 *)(src + first);
         y[k] = skew ? *(const uint4 *)(src + first + 16) : x[k];
     }
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over;
-        const int64_t first = at > 0 ? at : 0, last = at + 16 < all ? at + 16 : all;
-        if (fast[k]) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
-        else if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, first, last, bytes);
-        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, first, last, bytes);
-        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, first, last, bytes);
-        else bsri_copy_few<uint64_t>(dst, src, first, last, bytes);
+        const int64_t at = start + k * share * 16;
+        if (fast(at)) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+    }
+#pragma unroll 1
+    for (int k = 0; k < BSRI_COPY_EACH; k++) { /* at the ends */
+        const int64_t at = start + k * share * 16;
+        if (at >= all || fast(at)) continue;
+        if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, at, bytes, all);
+        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, at, bytes, all);
+        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, at, bytes, all);
+        else bsri_copy_few<uint64_t>(dst, src, at, bytes, all);
     }
 }
 /* A tile of 64 lines by way of shared memory, read and written along what is next to each other in either view; by words where
@@ -10362,7 +10379,6 @@ __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constan
         count[threadIdx.x] = 0;
         __syncthreads();
         const I *keys = bsri_dev_sort_keys<I>(s, r);
-#pragma unroll 8
         for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += BSRI_CTA)
             atomicAdd(&count[bsri_dev_digit(s, keys[e])], 1u);
         __syncthreads();
@@ -10689,11 +10705,9 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_rank_lines(const __grid_
                 if (threadIdx.x + j * BSRI_CTA < count)
                     tile[threadIdx.x + j * BSRI_CTA] = key[first + threadIdx.x + j * BSRI_CTA];
             __syncthreads();
-#pragma unroll 8
             for (int j = lane; j < min(count, i0 - first); j += 32)
 #pragma unroll
                 for (int q = 0; q < 4; q++) before[q] += tile[j] >= mine[q];
-#pragma unroll 8
             for (int j = max(0, i0 + 4 - first) + lane; j < count; j += 32)
 #pragma unroll
                 for (int q = 0; q < 4; q++) before[q] += tile[j] > mine[q];
@@ -11313,7 +11327,6 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_bits_mask(const __grid_c
 #pragma unroll
             for (int i = 0; i < 32; i++) word |= (uint32_t)(byte[i] != 0) << i;
         } else {
-#pragma unroll 8
             for (int i = 0; i < n; i++) word |= (uint32_t)(mask[i] != 0) << i;
         }
         b.bits[work] = word;
