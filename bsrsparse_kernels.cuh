@@ -2069,6 +2069,7 @@ __global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __g
         const bsri_vector_work of = bsri_vector_decode(m, work);
         for (int r = 0; r < m.rows && of.sub * m.rows + r < p.br; r++) {
             F sum = F();
+#pragma unroll 8
             for (int i = lane; i < more; i += 32) sum += bsri_vector_piece<F>(m, work + 1 + i, 0)[r];
             sum = bsri_vector_fold(sum, lane, 32, 5, 1);
             if (lane == 0)
@@ -10260,7 +10261,7 @@ template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_
     }
     __syncthreads();
 }
-static __global__ void __launch_bounds__(256) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
     __shared__ __align__(16) char tile[BSRI_COPY_TILE * 33 * 8];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -10379,6 +10380,7 @@ __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constan
         count[threadIdx.x] = 0;
         __syncthreads();
         const I *keys = bsri_dev_sort_keys<I>(s, r);
+#pragma unroll 8
         for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += BSRI_CTA)
             atomicAdd(&count[bsri_dev_digit(s, keys[e])], 1u);
         __syncthreads();
@@ -10705,9 +10707,11 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_rank_lines(const __grid_
                 if (threadIdx.x + j * BSRI_CTA < count)
                     tile[threadIdx.x + j * BSRI_CTA] = key[first + threadIdx.x + j * BSRI_CTA];
             __syncthreads();
+#pragma unroll 8
             for (int j = lane; j < min(count, i0 - first); j += 32)
 #pragma unroll
                 for (int q = 0; q < 4; q++) before[q] += tile[j] >= mine[q];
+#pragma unroll 8
             for (int j = max(0, i0 + 4 - first) + lane; j < count; j += 32)
 #pragma unroll
                 for (int q = 0; q < 4; q++) before[q] += tile[j] > mine[q];
@@ -11327,6 +11331,7 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_bits_mask(const __grid_c
 #pragma unroll
             for (int i = 0; i < 32; i++) word |= (uint32_t)(byte[i] != 0) << i;
         } else {
+#pragma unroll 8
             for (int i = 0; i < n; i++) word |= (uint32_t)(mask[i] != 0) << i;
         }
         b.bits[work] = word;
