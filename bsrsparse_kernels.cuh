@@ -10151,16 +10151,18 @@ __device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int 
 template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes,
                                                                  int64_t all) {
     constexpr int N = 16 / (int)sizeof(T);
+    const int start = at < 0 ? (int)-at : 0, read = (int)bsri_min(16, bytes - at), end = (int)bsri_min(16, all - at);
     T x[N];
+    to += at, from += at;
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const int64_t own = at + i * (int)sizeof(T);
-        x[i] = own >= 0 && own < bytes ? *(const T *)(from + own) : T(0);
+        const int own = i * (int)sizeof(T);
+        x[i] = own >= start && own < read ? *(const T *)(from + own) : T(0);
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const int64_t own = at + i * (int)sizeof(T);
-        if (own >= 0 && own < all) *(T *)(to + own) = x[i];
+        const int own = i * (int)sizeof(T);
+        if (own >= start && own < end) *(T *)(to + own) = x[i];
     }
 }
 /* Element offsets of an item in both views. */
