@@ -15374,7 +15374,7 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t grid, blocks;          /* stored blocks of an item */
     int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
     int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
-    int32_t whole, batched, parts; /* tiles may be dealt whole, 2: band by band; there are several items; parts of a union at most */
+    int32_t whole, batched, parts; /* tiles may be dealt whole, 2: by bands; there are several items; parts of a union at most */
     int32_t rounds;                /* parts of the work that a CTA takes, gridDim.x from each to the next */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
@@ -15396,8 +15396,9 @@ BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
     return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
 }
 
-/* Operands of bsri_gather: lanes read them along rows or columns of the tile, along products, or eight neighbouring columns each. */
+/* Operands of bsri_gather: lanes go along a tile's rows or columns, along products, or have eight neighbouring columns each. */
 enum { BSRI_GATHER_ACROSS, BSRI_GATHER_PRODUCTS, BSRI_GATHER_EIGHT };
+enum { BSRI_GATHER_FOUND = 512 }; /* entries of a column that a tile knows of at a time, where there is no transposed index */
 typedef struct bsri_dev_gather {
     int32_t a_mode, b_mode, a_whole, b_whole; /* whole: words of neighbouring products are aligned, and of one block */
     int32_t step_blocks, step_rest;           /* from a slice to the next: blocks, and products of one */
@@ -15714,7 +15715,8 @@ template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
     static constexpr int ROWS = 32 * TALL, COLS = 128, THREADS = 256, LINES = 16, EACH = T::BYTES < 4 ? 4 / T::BYTES : 1;
     static constexpr int KS = LINES * EACH, CTAS = T::BYTES == 8 || T::PRECISION == 2 ? 1 : 2, STAGES = 2;
     static constexpr bool FFMA = T::DTYPE == BSR_F32 && !T::PRECISION;
-    static constexpr int STAGE = LINES * (ROWS + COLS + 16) * (int)sizeof(word), OUT = ROWS * (COLS + 4) * (int)sizeof(typename T::sum);
+    static constexpr int STAGE = LINES * (ROWS + COLS + 16) * (int)sizeof(word);
+    static constexpr int OUT = ROWS * (COLS + 4) * (int)sizeof(typename T::sum);
     static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
 };
 
@@ -16007,10 +16009,12 @@ enum {
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
-#define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
-    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<false, false, T>)                    \
-    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<true, false, T>) \
-    X(SOFTMAX_BIASED_##D, n + 48, BIASED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<false, true, T>)
+#define BSRI_KERNELS_PACKED_OF(X, name, n, D, of, ...) \
+    X(SOFTMAX_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_PACKED(X, D, T, n)                                                \
+    BSRI_KERNELS_PACKED_OF(X, PACKED, n, D, PACKED, false, false, T)                   \
+    BSRI_KERNELS_PACKED_OF(X, PACKED_BACKWARD, n + 3, D, PACKED_BACKWARD, true, false, T) \
+    BSRI_KERNELS_PACKED_OF(X, BIASED, n + 48, D, BIASED, false, true, T)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
     X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
@@ -16883,7 +16887,8 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
 
 /* How an operand is read; eights: eight neighbouring columns are aligned. */
 static int32_t bsri_gather_mode(int64_t across, int64_t along, int eights) {
-    return across == 1 ? (eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS) : along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
+    if (across == 1) return eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS;
+    return along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
 }
 /* Clocks of a multiprocessor for a slice of a tile: tensor cores, or fetching; and the least rows of a block that are worth it
    beside lanes that have a row each. By type, eights first. */
@@ -16891,9 +16896,11 @@ typedef struct bsri_gather_cost {
     int32_t type, clocks[2][2], least; /* 32 rows, 64; eights, single elements */
 } bsri_gather_cost;
 static const bsri_gather_cost bsri_gather_costs[] = {
-    {BSR_BF16, {{220, 450}, {330, 600}}, 3}, {BSR_F16, {{220, 450}, {330, 600}}, 3},     {BSR_I8, {{300, 800}, {450, 1000}}, 3},
-    {BSR_F64, {{600, 600}, {1100, 1100}}, 6}, {BSR_F32, {{650, 700}, {1200, 1250}}, 13}, {BSRI_TYPE_TF32, {{220, 300}, {350, 420}}, 4},
-    {BSRI_TYPE_TF32X3, {{400, 420}, {750, 800}}, 4}};
+    {BSR_BF16, {{220, 450}, {330, 600}}, 3},         {BSR_F16, {{220, 450}, {330, 600}}, 3},
+    {BSR_I8, {{300, 800}, {450, 1000}}, 3},          {BSR_F64, {{600, 600}, {1100, 1100}}, 6},
+    {BSR_F32, {{650, 700}, {1200, 1250}}, 13},       {BSRI_TYPE_TF32, {{220, 300}, {350, 420}}, 4},
+    {BSRI_TYPE_TF32X3, {{400, 420}, {750, 800}}, 4},
+};
 static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, double tiles, double slices, int eights) {
     int i = 0;
     while (bsri_gather_costs[i].type != x->type) i++;
@@ -16934,19 +16941,20 @@ static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev
     const bsri_dev_product *const p = f->stored;
     const int type = bsri_gather_type(p->b.dtype, compute, p->precision);
     const double blocks = p->a.values ? bsri_mean_blocks(&p->a) / (double)p->tiles : 16.0; /* of a list nothing is known */
+    const double scanned = p->kind == BSRI_LIST_SCAN ? bsri_mean_blocks(&p->a) / 512.0 : 0.0; /* in slices */
     bsri_estimate e = bsri_estimate_below(f, 0);
     const bsri_instance *x;
     if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
-    if (p->kind == BSRI_LIST_SCAN) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
     x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
     if (!x) return bsri_estimate_none(BSR_WHY_CUT);
-    if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride)) return bsri_estimate_none(BSR_WHY_SIZE);
+    if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
     e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
     e.ns = bsri_gather_ns(ctx, x, (double)p->items * (double)p->tiles * (double)bsri_ceil_div(p->br, x->rows) *
                                       (double)bsri_ceil_div(p->width, x->cols),
-                          blocks * (double)p->bc * (double)p->reduce / x->slice, bsri_gather_eights(&p->b));
+                          blocks * (double)p->bc * (double)p->reduce / x->slice + scanned, bsri_gather_eights(&p->b));
     return e;
 }
 static bsri_choice bsri_gather_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
@@ -17241,7 +17249,9 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     /* bytes of values that a warp holds: what is under way at once hides the memory's latency */
     const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
     const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
-    const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
+    /* a lane has all rows of a block, and four columns: also few columns of blocks that lanes of one row share badly */
+    const int wide = p->width > 32 || (p->width > 2 && p->br > 4 && (p->br % 3 || p->bc % 3));
+    const int cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
     bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
     bsri_choice c;
     if (why) return bsri_no(why);
@@ -17287,6 +17297,7 @@ static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
     m->log_group = i, m->block_lanes = (1 << i) / block;
     m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
 }
+enum { BSRI_VECTOR_COLUMNS = 512 }; /* of rows that are cut: each reads their values again */
 #ifndef BSRI_VECTOR_LEAST
 #define BSRI_VECTOR_LEAST 4e6 /* bytes of values: below that two more launches are too long */
 #endif
@@ -17297,7 +17308,8 @@ static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, i
     const int64_t groups = 32 >> m->log_group, bands = p->items * p->width * p->subs, warps = (int64_t)ctx->sm_count * 16;
     const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
     const int64_t nnz = p->a.nnz / patterns, keys = nnz + p->tiles * m->row_keys;
-    const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
+    const int64_t each = bsri_max(warps / bands, p->width > 32 ? 32 : 1); /* a long row's share is for more than a few warps */
+    const int64_t ranges = bsri_min(each, bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
     m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
     m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
     if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
@@ -17380,7 +17392,7 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
 static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
                                          bsri_tiny_params *m) {
     bsri_choice c = bsri_tiny_choose(ctx, p, compute, &m->tiny);
-    if (!c.kernel || p->width > 32) return c;
+    if (!c.kernel || p->width > BSRI_VECTOR_COLUMNS) return c;
     m->long_rows.of = *p;
     bsri_vector_after(ctx, compute, s, &m->tiny.long_row, &c, &m->long_rows, (int64_t)offsetof(bsri_tiny_params, long_rows));
     return c;
@@ -17956,7 +17968,8 @@ static bsri_choice bsri_gather_choose_sampled(const bsr_context *ctx, const bsri
     m->b_mode = bsri_gather_mode(p->mat2.col_stride, p->mat2.row_stride, bc % 8 == 0 && bsri_gather_eights(&p->mat2));
     m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat1, p->mat1.row_stride, p->mat1.cols, each);
     m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat2, p->mat2.col_stride, p->mat1.cols, each);
-    m->blocks = bsri_max(1, x->cols / bc), m->panels = bsri_ceil_div(bc, x->cols), m->subs = bsri_ceil_div(p->out.block_rows, x->rows);
+    m->blocks = bsri_max(1, x->cols / bc), m->panels = bsri_ceil_div(bc, x->cols);
+    m->subs = bsri_ceil_div(p->out.block_rows, x->rows);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
     c.grid = p->items * m->tiles * m->panels * m->subs;
     return c;

@@ -1768,7 +1768,8 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
             const int64_t end = alpha == 0.0 ? 0 : __shfl_sync(0xffffffffu, own_end, 31);
-            if (!WIDE && m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (WIDE && skipped) break; /* a warp has one tile there */
             for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
                 if (!WIDE && skipped) {
                     const unsigned here = __ballot_sync(0xffffffffu, (skipped >> lane & 1) && own <= q0 && q0 < own_end);
@@ -1787,6 +1788,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 }
             }
         }
+        if (WIDE && skipped) continue;
         bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
         const int log_wide = m.log_columns + (WIDE ? 2 : 0);
         if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
@@ -2912,11 +2914,11 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 /* >>product-gather: sparse x dense by mma.sync, any block size, stride and list                  */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A tile of sums, 32 x 128 or 64 x 128, is a product of BM rows and 128 columns over products k that are numbered through, block after
-   block. An element of the left operand is at x(row) + k(product), of the right one at k(product) + x(column): four tables of
-   offsets say where, so that blocks of any size, strides of any kind, lists of any kind and columns of any blocks are the same
-   code. Slices of KS products come through registers into shared memory, zeros where there is nothing, as words of 32 bits (f64:
-   of 64) that hold neighbouring products: line w has products EACH w and those after it, of all rows or columns. */
+/* A tile of sums, 32 x 128 or 64 x 128, is the sum of products that are numbered through, block after block. An element of the
+   left operand is at x(row) + k(product), of the right one at k(product) + x(column): four tables of offsets say where, so that
+   blocks of any size, strides of any kind, lists of any kind and columns of any blocks are the same code. Slices of KS products
+   come through registers into shared memory, zeros where there is nothing, as words of 32 bits (f64: of 64) that hold
+   neighbouring products: line w has products EACH w and those after it, of all rows or columns. */
 template <class L> struct bsri_gather {
     typedef typename L::type T;
     typedef typename L::word word;
@@ -3053,8 +3055,8 @@ template <class L> struct bsri_gather {
             to[line][x] = rounded(r[i]);
         }
     }
-    /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4) and
-       columns 2 NI (lane % 4) on. */
+    /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4)
+       and columns 2 NI (lane % 4) on. */
     static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s, int row, int col) {
         const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         if constexpr (L::FFMA) {
@@ -3172,14 +3174,18 @@ template <int KEYS> struct bsri_gather_cursor {
         }
     }
 };
-/* A tile, by thread 0, in shared memory: what few threads need takes no registers of all. */
+/* A tile, in shared memory: what few threads need takes no registers of all. */
 struct bsri_gather_tile_of {
-    bsri_dev_list list;          /* of the reduction that is on */
+    bsri_dev_list list;           /* of the reduction that is on */
     int64_t item, tile, out_item; /* of the batch of out; in the item; batch item of out that is written */
-    int64_t sub, first;          /* rows of the block above it; column of out in its tile of the list */
-    int64_t row, col;            /* of out */
+    int64_t sub, first;           /* rows of the block above it; column of out in its tile of the list */
+    int64_t row, col;             /* of out */
     int32_t rows, cols;
+    /* Without the transposed index: entries of this column that were found, as many as there is room for. */
+    int32_t found, before[8];
+    int64_t entry[BSRI_GATHER_FOUND], line[BSRI_GATHER_FOUND];
 
+    /* By thread 0. */
     __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t work, int most_rows, int most_cols) {
         const bsri_dev_product &p = m.p;
         const int64_t by_tile = bsri_divide(work, m.subs), by_panel = bsri_divide(by_tile, p.tiles);
@@ -3190,6 +3196,45 @@ struct bsri_gather_tile_of {
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, row = sub;
         else if (p.kind > BSRI_LIST_SCATTER)
             row = p.scatter.r_offsets[tile] / p.out.cols + sub, col = p.scatter.r_offsets[tile] % p.out.cols + first;
+    }
+    __device__ __forceinline__ void begin_list(const bsri_dev_product &p, int64_t r) {
+        if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+        else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+    }
+    /* The next entries of the tile's column, in order, from list.at on, and their rows. All 256 threads look at one each at a
+       time. */
+    __device__ __forceinline__ void scan(const bsri_dev_product &p) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dt = p.a.index_dtype;
+        int64_t at = list.at;
+        int count = 0;
+        for (; at < list.end && count + 256 <= BSRI_GATHER_FOUND; at += 256) {
+            const int64_t mine = at + threadIdx.x;
+            const bool is = mine < list.end && bsri_index(list.col, dt, mine) == tile;
+            const uint32_t all = __ballot_sync(~0u, is);
+            int to = count;
+            if (lane == 0) before[warp] = __popc(all);
+            __syncthreads();
+            for (int i = 0; i < 8; i++) count += before[i], to += i < warp ? before[i] : 0;
+            if (is) entry[to + __popc(all & ((1u << lane) - 1))] = mine;
+            __syncthreads();
+        }
+        for (int i = threadIdx.x; i < count; i += 256) { /* the last row that begins at or before it */
+            int64_t low = 0, high = bsri_block_rows(&p.a);
+            while (high - low > 1) {
+                const int64_t mid = (low + high) / 2;
+                if (bsri_index(list.crow, dt, mid) <= entry[i]) low = mid;
+                else high = mid;
+            }
+            line[i] = low;
+        }
+        __syncthreads(); /* everybody has seen where it began */
+        if (threadIdx.x == 0) found = count, list.at = at;
+        __syncthreads();
+    }
+    /* Of block number i of those that are multiplied now. */
+    __device__ __forceinline__ void place(const bsri_dev_product &p, int64_t i, int64_t *a_at, int64_t *b_at) const {
+        if (p.kind == BSRI_LIST_SCAN) *a_at = entry[i] * p.a_block, *b_at = line[i] * p.bc * p.b.row_stride;
+        else list.entry(p, i, a_at, b_at);
     }
 };
 /* Eight sums at a time: of a row, or of a column where those of out are contiguous; in f64 one. */
@@ -3245,29 +3290,30 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const
         for (int i = threadIdx.x; i < G::BN; i += G::THREADS) s.b[i] = i < t.cols ? (int32_t)(i * p.b.col_stride) : -1;
         for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r++) {
             __syncthreads(); /* of the list before */
-            if (threadIdx.x == 0) {
-                if (p.kind >= BSRI_LIST_SCATTER) t.list.begin_scatter(p, t.item, t.tile);
-                else t.list.begin_matrix(p, bsri_dev_step_of(p, t.item, r), t.tile);
-            }
+            if (threadIdx.x == 0) t.begin_list(p, r);
             __syncthreads();
             const typename G::operand a = {bsri_dev_at(t.list.a, p.b.dtype, t.sub * p.a_rs), m.a_mode, m.a_whole, p.b.dtype};
             const typename G::operand b = {bsri_dev_at(t.list.b, p.b.dtype, t.first * p.b.col_stride), m.b_mode, m.b_whole,
                                            p.b.dtype};
-            bsri_gather_cursor<G::KEYS> next(t.list.at, bc);
-            const int64_t slices = bsri_ceil_div((t.list.end - t.list.at) * bc, G::KS);
-            G::mainloop(c, s, a, b, slices, row, col, [&](typename G::keys &k) {
+            do { /* once, but where entries are found a few at a time */
+                const bool scans = p.kind == BSRI_LIST_SCAN;
+                if (scans) t.scan(p);
+                const int64_t begin = scans ? 0 : t.list.at, end = scans ? t.found : t.list.end;
+                bsri_gather_cursor<G::KEYS> next(begin, bc);
+                G::mainloop(c, s, a, b, bsri_ceil_div((end - begin) * bc, G::KS), row, col, [&](typename G::keys &k) {
 #pragma unroll
-                for (int i = 0; i < G::KEYS; i++) {
-                    const int of = i * 32 + (int)threadIdx.x;
-                    int64_t a_at = -1, b_at = -1;
-                    if (next.at[i] < t.list.end) {
-                        t.list.entry(p, next.at[i], &a_at, &b_at);
-                        a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
+                    for (int i = 0; i < G::KEYS; i++) {
+                        const int of = i * 32 + (int)threadIdx.x;
+                        int64_t a_at = -1, b_at = -1;
+                        if (next.at[i] < end) {
+                            t.place(p, next.at[i], &a_at, &b_at);
+                            a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
+                        }
+                        if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
                     }
-                    if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
-                }
-                next.advance(m.step_blocks, m.step_rest, bc);
-            });
+                    next.advance(m.step_blocks, m.step_rest, bc);
+                });
+            } while (p.kind == BSRI_LIST_SCAN && t.list.at < t.list.end);
         }
         if (threadIdx.x < 5) finisher.begin(p, t.out_item, threadIdx.x);
         G::spread(s, c, row, col);
@@ -6219,7 +6265,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 /* >>sampled-gather: dense x dense at stored blocks by mma.sync, any block size and stride        */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A tile, by thread 0, in shared memory: stored blocks [first, end) of a block row, or, where one is wider than a tile, a part. */
+/* A tile, by thread 0, in shared memory: stored blocks [first, end) of a block row, or a part of one that is wider. */
 struct bsri_gather_blocks_of {
     int64_t item, block_row, first, end;
     int64_t row, col; /* of the blocks, where the tile begins */
@@ -6292,11 +6338,11 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         }
         for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
             const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, t.item, r);
-            const int64_t a_at = (t.block_row * p.out.block_rows + t.row) * p.mat1.row_stride;
-            const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, bsri_dense_offset(&p.whole, whole, &p.mat1) + a_at), m.a_mode,
-                                           m.a_whole, dt};
-            const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, bsri_dense_offset(&p.whole, whole, &p.mat2)), m.b_mode,
-                                           m.b_whole, dt};
+            const int64_t a_at = bsri_dense_offset(&p.whole, whole, &p.mat1) +
+                                 (t.block_row * p.out.block_rows + t.row) * p.mat1.row_stride;
+            const int64_t b_at = bsri_dense_offset(&p.whole, whole, &p.mat2);
+            const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, a_at), m.a_mode, m.a_whole, dt};
+            const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, b_at), m.b_mode, m.b_whole, dt};
             int64_t k = 0;
             G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), row, col, [&](typename G::keys &keys) {
 #pragma unroll
@@ -7399,8 +7445,9 @@ template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_
 #pragma unroll
     for (int i = 0; i < WORDS; i++) w[i] = all.x[i];
 }
-/* N scores and the same number of neighbours of a bias that is added, or forbids where bits say that it is zero. unit: what scores
-   are counted in. Where a bias is -inf and a score +inf or NaN the sum is NaN, which it should not be. kind: BSRI_BIAS_... */
+/* N scores and the same number of neighbours of a bias that is added, or forbids where bits say that it is zero. unit: what
+   scores are counted in. Where a bias is -inf and a score +inf or NaN the sum is NaN, which it should not be. kind:
+   BSRI_BIAS_... */
 template <int N>
 __device__ __forceinline__ void bsri_dev_bias_piece(float (&s)[N], const char *from, int kind, float unit) {
     const auto forbid = [&](int k, uint32_t bits) { s[k] = bits ? s[k] : -bsri_dev_inf<float>(); };

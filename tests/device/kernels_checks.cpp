@@ -1,6 +1,6 @@
-/* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements and those
-   of packed rows, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the sources, as they stand, into
-   kernels.inc and rows.inc; what they need of others is here. OF: 1 products, 2 sampled products, 3 softmax. */
+/* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements and
+   those of softmax, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the sources, as they stand,
+   into kernels.inc and rows.inc; what they need of others is here. OF: 1 products, 2 sampled products, 3 softmax. */
 #define BSRI_CHOOSERS
 #if OF == 1
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
@@ -68,7 +68,9 @@ static void bsri_dev_store(void *base, int dtype, int64_t i, uint32_t v) {
 }
 static uint32_t __float_as_uint(float x) { return bsri_f32_bits(x); }
 static float __int_as_float(int x) { return bsri_bits_f32((uint32_t)x); }
-static double __hiloint2double(int high, int low) { return __longlong_as_double((int64_t)((uint64_t)(uint32_t)high << 32 | (uint32_t)low)); }
+static double __hiloint2double(int high, int low) {
+    return __longlong_as_double((int64_t)((uint64_t)(uint32_t)high << 32 | (uint32_t)low));
+}
 static float2 __half22float2(__half2 h) { return {bsri_f16_to_f32(h.x), bsri_f16_to_f32(h.y)}; }
 static __half2 __floats2half2_rn(float x, float y) {
     const uint32_t u = bsri_dev_pack(x, y, BSR_F16);
@@ -79,6 +81,7 @@ static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
     return {(uint16_t)u, (uint16_t)(u >> 16)};
 }
 static float __bfloat162float(__nv_bfloat16 x) { return (float)bsri_load_f64(&x, BSR_BF16, 0); }
+static int __popc(uint32_t x) { return __builtin_popcount(x); }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t s) {
