@@ -913,6 +913,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_GATHERED, 43, "any block size and stride: elements are gathered for tensor cores") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
     X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
@@ -1195,8 +1196,9 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
 
-/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). dtypes, accumulation, error bound
-   as bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
+/* out = A B by way of such indices, which must have been built from a: on CUDA the product by a's rows, which is the same, runs,
+   and the lists are looked at only under BSR_EXEC_CHECK_INDICES. A 2-D; b (*B, K, N). dtypes, accumulation, error bound as
+   bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
 BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
                                         const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec);
 
@@ -8122,13 +8124,17 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
+    memset(&zero, 0, sizeof zero);
+    zero.a = a, zero.b = b, zero.out = out;
+    if (bsri_on_cuda(&c)) { /* the lists say what a's rows say, for which there are faster kernels */
+        zero.alpha = 1.0;
+        return bsri_end(&c, bsri_product_start(&c, &zero, &plan, BSRI_PLAN_AND_RUN));
+    }
     BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (stop) return BSR_OK;
     open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
-    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
-    zero.a = a, zero.b = b, zero.out = out;
-    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
+    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN)); /* tiles that no entry names stay zero */
     return bsri_end(&c, bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY));
 }
 
@@ -15855,7 +15861,8 @@ typedef struct bsri_dev_wgmma {
    adds are computed and not stored. Every CTA takes an equal part of the work, group by group: a group counts as many entries as
    its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
    number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
-   blocks only, and whole ones share out as well, nobody cuts one. */
+   blocks only, and whole ones share out as well, nobody cuts one. Operands that the L2 does not hold are read by all CTAs
+   together: they take small parts, which stand beside each other in each round. */
 enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
@@ -15867,7 +15874,8 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t grid, blocks;          /* stored blocks of an item */
     int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
     int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
-    int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
+    int32_t whole, batched, parts; /* tiles may be dealt whole, 2: by bands; there are several items; parts of a union at most */
+    int32_t rounds;                /* parts of the work that a CTA takes, gridDim.x from each to the next */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
     bsri_list_view view;           /* as in p */
@@ -15891,8 +15899,35 @@ BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
     return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
 }
 
-#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+/* Operands of bsri_gather: lanes go along a tile's rows or columns, along products, or have eight neighbouring columns each. */
+enum { BSRI_GATHER_ACROSS, BSRI_GATHER_PRODUCTS, BSRI_GATHER_EIGHT };
+enum { BSRI_GATHER_FOUND = 512 }; /* entries of a column that a tile knows of at a time, where there is no transposed index */
+typedef struct bsri_dev_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole; /* whole: words of neighbouring products are aligned, and of one block */
+    int32_t step_blocks, step_rest;           /* from a slice to the next: blocks, and products of one */
+    int64_t panels, subs;                     /* tiles across out, of a block row */
+    bsri_dev_product p;
+} bsri_dev_gather;
+typedef struct bsri_dev_sampled_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole;
+    int64_t blocks, tiles, panels, subs; /* blocks of a tile; tiles of an item at most; of a block across, and down */
+    bsri_dev_sampled p;
+} bsri_dev_sampled_gather;
 
+#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+#define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
+
+enum { /* what is done by a bias: it is added, of this type; it forbids where it is zero, of so many bytes */
+    BSRI_BIAS_F16,
+    BSRI_BIAS_BF16,
+    BSRI_BIAS_F32,
+    BSRI_BIAS_F64,
+    BSRI_BIAS_I8,
+    BSRI_BIAS_ZERO_1,
+    BSRI_BIAS_ZERO_2,
+    BSRI_BIAS_ZERO_4,
+    BSRI_BIAS_ZERO_8
+};
 /* Everything by value, element strides resolved. */
 typedef struct bsri_dev_softmax {
     bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
@@ -15912,6 +15947,7 @@ typedef struct bsri_dev_softmax {
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
     int64_t bias_row[3], bias_col[3]; /* bytes from a row of a bias to the next, from a column; 0: repeated */
+    int32_t kind[3], together; /* BSRI_BIAS_...; what stands beside a piece of 16 bytes is aligned neighbours, in all biases */
     int64_t step_blocks;              /* from a lane's piece to its next one: blocks, and pieces of a block's row */
     int32_t step_pieces, slots, held; /* pieces of a row that a thread has room for; bytes of the scores of one */
 } bsri_dev_softmax;
@@ -16186,26 +16222,42 @@ struct bsri_conv_add_tile : bsri_tile {
     static constexpr int THREADS = 256;
 };
 
+/* Words of 32 or 64 bits, of neighbouring products. FFMA: no tensor cores. */
+template <int BYTES> struct bsri_gather_word {
+    typedef uint32_t word;
+};
+template <> struct bsri_gather_word<8> {
+    typedef double word;
+};
+template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
+    typedef T type;
+    typedef typename bsri_gather_word<T::BYTES>::word word;
+    static constexpr int ROWS = 32 * TALL, COLS = 128, THREADS = 256, LINES = 16, EACH = T::BYTES < 4 ? 4 / T::BYTES : 1;
+    static constexpr int KS = LINES * EACH, CTAS = T::BYTES == 8 || T::PRECISION == 2 ? 1 : 2, STAGES = 2;
+    static constexpr bool FFMA = T::DTYPE == BSR_F32 && !T::PRECISION;
+    static constexpr int STAGE = LINES * (ROWS + COLS + 16) * (int)sizeof(word);
+    static constexpr int OUT = ROWS * (COLS + 4) * (int)sizeof(typename T::sum);
+    static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
+};
+
 template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
-template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
-    typedef F real;
+/* Packed rows of type T, by pieces of 16 bytes, in f32. */
+template <bool BACKWARD_, bool BIASED_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef T type;
-    static constexpr bool BACKWARD = BACKWARD_;
+    static constexpr bool BACKWARD = BACKWARD_, BIASED = BIASED_;
     static constexpr int COLS = 1, THREADS = 256;
+    static constexpr int SHARED = BIASED ? THREADS * BSRI_SOFTMAX_ROOM_BIASED * 16 + 4096 : 0; /* as below */
 };
 #define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
-/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
-template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+/* Rows of any kind, in F: single elements of any type, or two of f64. */
+template <class F, int PIECE_ = 1> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
-    typedef S type;
-    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = PIECE < 8 ? 2 : 3;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = 2;
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
-    static constexpr bool BACKWARD = BACKWARD_;
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
@@ -16269,11 +16321,14 @@ enum {
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
+    BSRI_FOR_GATHER, /* products of any block size and stride by tensor cores */
     BSRI_FOR_SAMPLED,
+    BSRI_FOR_SAMPLED_GATHER,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
-    BSRI_FOR_PIECES, /* the same with biases, or in f64 */
+    BSRI_FOR_BIASED, /* the same with biases; */
+    BSRI_FOR_PIECES, /* in f64 */
     BSRI_FOR_ATTENTION,
     BSRI_FOR_CONV,
     BSRI_FOR_CONV_ALONE, /* depthwise */
@@ -16416,6 +16471,21 @@ enum {
     BSRI_KERNELS_RS(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
     BSRI_KERNELS_RS(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
     BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
+#define BSRI_KERNELS_GATHER(X, n, D, T)                                                                                  \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                          \
+    X(PRODUCT_GATHER_32_##D, n + 0, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 1>)                \
+    X(PRODUCT_GATHER_64_##D, n + 1, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 2>))               \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                          \
+    X(SAMPLED_GATHER_32_##D, n + 2, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 1>)        \
+    X(SAMPLED_GATHER_64_##D, n + 3, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 2>))
+#define BSRI_KERNELS_GATHERS(X)                                           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GATHER(X, 900, F16, bsri_mma_f16))    \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GATHER(X, 904, BF16, bsri_mma_bf16)) \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_GATHER(X, 908, I8, bsri_mma_i8))       \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GATHER(X, 912, F64, bsri_mma_f64))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_GATHER(X, 916, F32, bsri_mma_f32)     \
+    BSRI_KERNELS_GATHER(X, 920, TF32, bsri_mma_tf32)                           \
+    BSRI_KERNELS_GATHER(X, 924, TF32X3, bsri_mma_tf32x3))
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
@@ -16463,23 +16533,21 @@ enum {
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
-#define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
-    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
-    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
-#define BSRI_KERNELS_PIECES(X, D, F, S, N, n)                                                                                    \
-    X(SOFTMAX_PIECES_##D, n, PIECES, SIMT, D, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<F, S, N, BSR_##D == BSR_F64>)
+#define BSRI_KERNELS_PACKED_OF(X, name, n, D, of, ...) \
+    X(SOFTMAX_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_PACKED(X, D, T, n)                                                \
+    BSRI_KERNELS_PACKED_OF(X, PACKED, n, D, PACKED, false, false, T)                   \
+    BSRI_KERNELS_PACKED_OF(X, PACKED_BACKWARD, n + 3, D, PACKED_BACKWARD, true, false, T) \
+    BSRI_KERNELS_PACKED_OF(X, BIASED, n + 48, D, BIASED, false, true, T)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
     X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
     X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double>)                     \
-    BSRI_KERNELS_PIECES(X, F64, double, double, 2, 453))                                                                         \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402)      \
-    BSRI_KERNELS_PIECES(X, F16, float, bsri_mma_f16, 8, 450))                                                      \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403)      \
-    BSRI_KERNELS_PIECES(X, BF16, float, bsri_mma_bf16, 8, 451))                                                   \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404)      \
-    BSRI_KERNELS_PIECES(X, F32, float, bsri_mma_f32, 4, 452))
+    X(SOFTMAX_PIECES_F64, 453, PIECES, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double, 2>))                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
 #define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
     X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
@@ -16532,6 +16600,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
+    BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
@@ -17366,6 +17435,106 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     return c;
 }
 
+/* --- elements that are gathered --- */
+
+/* How an operand is read; eights: eight neighbouring columns are aligned. */
+static int32_t bsri_gather_mode(int64_t across, int64_t along, int eights) {
+    if (across == 1) return eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS;
+    return along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
+}
+/* Clocks of a multiprocessor for a slice of a tile: tensor cores, or fetching; and the least rows of a block that are worth it
+   beside lanes that have a row each. By type, eights first. */
+typedef struct bsri_gather_cost {
+    int32_t type, clocks[2][2], least; /* 32 rows, 64; eights, single elements */
+} bsri_gather_cost;
+static const bsri_gather_cost bsri_gather_costs[] = {
+    {BSR_BF16, {{220, 450}, {330, 600}}, 3},         {BSR_F16, {{220, 450}, {330, 600}}, 3},
+    {BSR_I8, {{300, 800}, {450, 1000}}, 3},          {BSR_F64, {{600, 600}, {1100, 1100}}, 6},
+    {BSR_F32, {{650, 700}, {1200, 1250}}, 13},       {BSRI_TYPE_TF32, {{220, 300}, {350, 420}}, 4},
+    {BSRI_TYPE_TF32X3, {{400, 420}, {750, 800}}, 4},
+};
+static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, double tiles, double slices, int eights) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != x->type) i++;
+    const double each = tiles / ctx->sm_count, waves = each < 1.0 ? 1.0 : each, room = x->ctas;
+    return 4000.0 + (each > room ? waves : (waves + room) / 2.0) * (slices + 4.0) *
+                        bsri_gather_costs[i].clocks[x->rows == 64][!eights] / 1.7;
+}
+/* The type that is multiplied, or -1. */
+static int bsri_gather_type(int dtype, int compute, int precision) {
+    if (compute == BSR_F64) return dtype == BSR_F64 || bsri_is_half(dtype) || dtype == BSR_F32 ? BSR_F64 : -1;
+    return compute == bsri_sums_dtype(dtype) ? bsri_type_of(dtype, precision) : -1;
+}
+static const bsri_instance *bsri_gather_instance(int of, int type, int64_t rows, const bsr_plan *asked) {
+    bsri_wanted w = bsri_want(of, BSRI_TIER_MMA, type);
+    w.rows = asked->tile_rows == 32 || asked->tile_rows == 64 ? asked->tile_rows : rows <= 32 ? 32 : 64;
+    return bsri_find(&w);
+}
+/* Is an element's place 32 bits from a tile's first? */
+static int bsri_gather_near(int64_t n, int64_t stride) {
+    int64_t far;
+    return bsri_mul(n, stride, &far) && far <= INT32_MAX;
+}
+/* Few columns, or rows of a block, are lanes', but where a plan asks for this tier. */
+static int bsri_gather_small(int type, int64_t rows, int64_t cols, const bsr_plan *asked) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != type) i++;
+    return asked->kernel != BSRI_TIER_MMA && (cols < 24 || rows < bsri_gather_costs[i].least);
+}
+static int bsri_gather_eights(const bsr_dense *d) {
+    return d->col_stride == 1 && d->row_stride % 8 == 0 && bsri_dense_aligned(d, 8) && bsr_dtype_size(d->dtype) < 8;
+}
+/* Are lines of neighbouring products whole words, of which one holds `each`? */
+static int bsri_gather_whole(const bsr_dense *d, int64_t line, int64_t products, int64_t each) {
+    return line % each == 0 && products % each == 0 && bsri_dense_aligned(d, each);
+}
+static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, int compute,
+                                          const bsr_plan *asked) {
+    const bsri_dev_product *const p = f->stored;
+    const int type = bsri_gather_type(p->b.dtype, compute, p->precision);
+    const double blocks = p->a.values ? bsri_mean_blocks(&p->a) / (double)p->tiles : 16.0; /* of a list nothing is known */
+    const double scanned = p->kind == BSRI_LIST_SCAN ? bsri_mean_blocks(&p->a) / 512.0 : 0.0; /* in slices */
+    bsri_estimate e = bsri_estimate_below(f, 0);
+    const bsri_instance *x;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * (double)p->tiles * (double)bsri_ceil_div(p->br, x->rows) *
+                                      (double)bsri_ceil_div(p->width, x->cols),
+                          blocks * (double)p->bc * (double)p->reduce / x->slice + scanned, bsri_gather_eights(&p->b));
+    return e;
+}
+static bsri_choice bsri_gather_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_gather *m) {
+    const bsri_dev_product *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->b.dtype));
+    bsri_wanted w = bsri_want(BSRI_FOR_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_gather, p)), m->p = *p;
+    /* of tiles that a list names nobody knows where they begin */
+    m->a_mode = bsri_gather_mode(p->a_rs, p->a_cs, 0);
+    m->b_mode = bsri_gather_mode(p->b.col_stride, p->b.row_stride,
+                                 p->kind < BSRI_LIST_SCATTER && p->width % 8 == 0 && bsri_gather_eights(&p->b));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER && p->a_rs % each == 0 && p->bc % each == 0 &&
+                 p->a_block % each == 0 && bsri_aligned(p->a.values, p->a.dtype, p->a.batch_dims, p->a.batch,
+                                                        p->a.values_batch_stride, (int32_t)each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER &&
+                 bsri_gather_whole(&p->b, p->b.col_stride, p->bc, each);
+    m->step_blocks = (int32_t)(x->slice / p->bc), m->step_rest = (int32_t)(x->slice % p->bc);
+    m->panels = bsri_ceil_div(p->width, x->cols), m->subs = bsri_ceil_div(p->br, x->rows);
+    c.grid = p->items * p->tiles * m->panels * m->subs;
+    return c;
+}
+
 /* How many CTAs run at once on a multiprocessor that gets `all`. */
 static int bsri_small_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
     return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
@@ -17632,7 +17801,9 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     /* bytes of values that a warp holds: what is under way at once hides the memory's latency */
     const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
     const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
-    const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
+    /* a lane has all rows of a block, and four columns: also few columns of blocks that lanes of one row share badly */
+    const int wide = p->width > 32 || (p->width > 2 && p->br > 4 && (p->br % 3 || p->bc % 3));
+    const int cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
     bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
     bsri_choice c;
     if (why) return bsri_no(why);
@@ -17678,6 +17849,7 @@ static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
     m->log_group = i, m->block_lanes = (1 << i) / block;
     m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
 }
+enum { BSRI_VECTOR_COLUMNS = 512 }; /* of rows that are cut: each reads their values again */
 #ifndef BSRI_VECTOR_LEAST
 #define BSRI_VECTOR_LEAST 4e6 /* bytes of values: below that two more launches are too long */
 #endif
@@ -17688,7 +17860,8 @@ static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, i
     const int64_t groups = 32 >> m->log_group, bands = p->items * p->width * p->subs, warps = (int64_t)ctx->sm_count * 16;
     const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
     const int64_t nnz = p->a.nnz / patterns, keys = nnz + p->tiles * m->row_keys;
-    const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
+    const int64_t each = bsri_max(warps / bands, p->width > 32 ? 32 : 1); /* a long row's share is for more than a few warps */
+    const int64_t ranges = bsri_min(each, bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
     m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
     m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
     if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
@@ -17771,7 +17944,7 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
 static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
                                          bsri_tiny_params *m) {
     bsri_choice c = bsri_tiny_choose(ctx, p, compute, &m->tiny);
-    if (!c.kernel || p->width > 32) return c;
+    if (!c.kernel || p->width > BSRI_VECTOR_COLUMNS) return c;
     m->long_rows.of = *p;
     bsri_vector_after(ctx, compute, s, &m->tiny.long_row, &c, &m->long_rows, (int64_t)offsetof(bsri_tiny_params, long_rows));
     return c;
@@ -18213,8 +18386,9 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
-    const bsri_dev_im2col *conv; /* mat2 is a convolution's, or null */
-    int64_t pixels;              /* of all its shares */
+    const bsri_dev_im2col *conv;    /* mat2 is a convolution's, or null */
+    int64_t pixels;                 /* of all its shares */
+    const bsri_dev_sampled *stored; /* blocks as they are stored */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
@@ -18222,7 +18396,7 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
-    f.conv = NULL, f.pixels = 0;
+    f.conv = NULL, f.pixels = 0, f.stored = p;
     return f;
 }
 
@@ -18316,6 +18490,49 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
+static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                  int compute, const bsr_plan *asked) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int type = bsri_gather_type(p->mat1.dtype, compute, p->precision);
+    const int64_t br = p->out.block_rows, bc = p->out.block_cols;
+    bsri_estimate e = bsri_estimate_none(0);
+    const bsri_instance *x;
+    double tiles;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (type < 0 || p->mat2.dtype != p->mat1.dtype) return bsri_estimate_none(BSR_WHY_DTYPE);
+    x = bsri_gather_instance(BSRI_FOR_SAMPLED_GATHER, type, br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->mat1.row_stride) || !bsri_gather_near(p->mat2.cols, p->mat2.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    tiles = bsri_mean_blocks(&p->out) * (double)bsri_ceil_div(bc, x->cols) / (double)bsri_max(1, x->cols / bc) +
+            (double)bsri_block_rows(&p->out) / 2;
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * tiles * (double)bsri_ceil_div(br, x->rows),
+                          (double)p->reduce * (double)p->mat1.cols / x->slice, bsri_gather_eights(&p->mat2) && bc % 8 == 0);
+    return e;
+}
+static bsri_choice bsri_gather_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                              const bsr_plan *, const bsri_estimate *e, bsri_dev_sampled_gather *m) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->mat1.dtype)), bc = p->out.block_cols;
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_sampled_gather, p)), m->p = *p;
+    m->a_mode = bsri_gather_mode(p->mat1.row_stride, p->mat1.col_stride, 0);
+    m->b_mode = bsri_gather_mode(p->mat2.col_stride, p->mat2.row_stride, bc % 8 == 0 && bsri_gather_eights(&p->mat2));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat1, p->mat1.row_stride, p->mat1.cols, each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat2, p->mat2.col_stride, p->mat1.cols, each);
+    m->blocks = bsri_max(1, x->cols / bc), m->panels = bsri_ceil_div(bc, x->cols);
+    m->subs = bsri_ceil_div(p->out.block_rows, x->rows);
+    m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
+    c.grid = p->items * m->tiles * m->panels * m->subs;
+    return c;
+}
+
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
    are slowed by power, not by the L2. Hence the factors (note N23). */
@@ -18376,6 +18593,16 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
                                          int entry))
+/* Are the operands more than the L2 holds beside what is written? */
+static int bsri_wgmma_sampled_far(const bsri_dev_sampled *p) {
+    return ((double)p->mat1.rows + (double)p->mat2.cols) * (double)p->mat1.cols * 2.0 > (double)bsri_h200.l2_dense;
+}
+/* Rounds of parts of one tile; one round where operands stay in the L2, or where each part would make its group's union anew. */
+static int32_t bsri_wgmma_sampled_rounds(const bsri_dev_sampled *p, const bsri_dev_wgmma_sampled *m) {
+    const int64_t tile = (int64_t)m->entries * BSRI_WSAMPLED_UNIT * bsri_max(1, m->grid);
+    if (m->group > 1 || !bsri_wgmma_sampled_far(p)) return 1;
+    return (int32_t)bsri_max(1, bsri_min(1 << 20, (m->total + tile / 2) / tile));
+}
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -18390,7 +18617,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
     m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
-    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
+    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS ? 1 + bsri_wgmma_sampled_far(p) : 0;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
@@ -18401,7 +18628,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
-    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
+    m->grid = (int)c.grid, m->rounds = bsri_wgmma_sampled_rounds(p, m), c.pdl = 1;
+    m->each = m->total / bsri_max(1, c.grid * m->rounds);
     c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
@@ -18804,7 +19032,7 @@ static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* way: BSRI_FOR_SOFTMAX, _PACKED or _PIECES. */
+/* way: BSRI_FOR_SOFTMAX, _PACKED, _BIASED or _PIECES. */
 static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way) {
     const int packed = way == BSRI_FOR_PACKED, single = way == BSRI_FOR_SOFTMAX;
     const bsri_wanted w = bsri_want(packed && p->backward ? BSRI_FOR_PACKED_BACKWARD : way, BSRI_TIER_SIMT,
@@ -18814,7 +19042,9 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (packed ? (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16 : p->slots * p->held);
+    if (p->backward) return c;
+    if (packed) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    else c.shared = c.threads * (way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED * 16 : p->slots * p->held);
     return c;
 }
 
@@ -18968,6 +19198,7 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
     bsri_dev_narrow_tma few;
+    bsri_dev_gather gather;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -19016,7 +19247,10 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
+static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_gathered_products[] = {
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
@@ -19029,8 +19263,12 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         bsri_facts f = bsri_facts_of(seen);
         f.stored = p;
         bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
-    } else /* the caller's: there need not be a matrix; or of no item: zeros */
+    } else { /* the caller's: there need not be a matrix; or of no item: zeros */
+        bsri_facts f;
+        memset(&f, 0, sizeof f), f.stored = p, f.limit = INFINITY;
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+        if (p->reduce) bsri_choose_estimated(bsri_gathered_products, ctx, p, &f, compute, s, m, &f.limit);
+    }
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
@@ -19040,16 +19278,19 @@ typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
+    bsri_dev_sampled_gather gather;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     bsri_dev_sampled tiles;
     const bsri_dev_sampled *const seen = bsri_tiled_sampled(p, &tiles);
-    const bsri_sampled_facts f = bsri_sampled_facts_of(seen);
-    double least = INFINITY; /* two that are simple */
+    bsri_sampled_facts f = bsri_sampled_facts_of(seen);
+    double least = INFINITY; /* they are simple */
+    f.stored = p;
     if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, seen, &f, compute, s, m, &least);
     else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, BSRI_TIER_SIMT))
@@ -19094,6 +19335,7 @@ typedef struct bsri_dev_copy {
     int64_t work; /* CTAs */
     int32_t shift, lanes; /* log2 of an element's bytes; of the lanes that share a line, -1: tiles, where lines differ */
     int32_t packed, reserved; /* no gaps between from's lines */
+    int64_t chunks;           /* of a line's pieces, by lanes */
 } bsri_dev_copy;
 enum { BSRI_COPIES = 4, BSRI_COPY_EACH = 4, BSRI_COPY_TILE = 64 }; /* copies of a launch; pieces of a lane; lines of a tile */
 typedef struct bsri_dev_copies {
@@ -19101,7 +19343,7 @@ typedef struct bsri_dev_copies {
     int32_t count, reserved;
 } bsri_dev_copies;
 
-static constexpr double bsri_copy_lines_ns = 0.00075, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
+static constexpr double bsri_copy_lines_ns = 0.00045, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
 /* What a stage lays where. */
 typedef struct bsri_stage {
     char *base; /* the workspace */
@@ -19166,14 +19408,17 @@ static void bsri_copy_order(bsri_dev_copy *c) {
 }
 /* How a copy is shared out: by lines where they lie alike in both views, else by tiles. */
 static void bsri_copy_share(bsri_dev_copy *c, int64_t size) {
-    const int64_t pieces = c->all * size / 16 + 2;
+    int64_t lines = (int64_t)(uintptr_t)c->to | c->to_line * size, pieces;
+    for (int i = 0; i < c->items.dims; i++) lines |= c->to_item[i] * size;
+    /* a line of aligned ones has no piece more than it is long */
+    pieces = lines % 16 ? c->all * size / 16 + 2 : bsri_ceil_div(c->all * size, 16);
     const int alike = (c->from_step == 1 || c->length <= 1) && (c->to_step == 1 || c->all <= 1);
     c->shift = bsri_mma_log2(size), c->lanes = -1;
     c->packed = c->from_line == c->length || c->lines == 1;
     if (alike) {
         for (c->lanes = 0; c->lanes < 5 && pieces > (int64_t)BSRI_COPY_EACH << c->lanes;) c->lanes++;
-        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) *
-                                bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes), 8);
+        c->chunks = bsri_max(1, bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes));
+        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) * c->chunks, 8);
     } else {
         c->work = c->items.count * bsri_ceil_div(c->all_lines, (int)BSRI_COPY_TILE) * bsri_ceil_div(c->all, size == 8 ? 32 : 64);
     }
@@ -20415,6 +20660,15 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, int64_t 
     }
 }
 
+static int32_t bsri_cuda_bias_kind(int dtype, int mode) {
+    const int size = (int)bsr_dtype_size(dtype);
+    if (mode == BSR_MASK_MUL) return size == 8 ? BSRI_BIAS_ZERO_8 : BSRI_BIAS_ZERO_1 + size / 2;
+    return dtype == BSR_F16    ? BSRI_BIAS_F16
+           : dtype == BSR_BF16 ? BSRI_BIAS_BF16
+           : dtype == BSR_F32  ? BSRI_BIAS_F32
+           : dtype == BSR_F64  ? BSRI_BIAS_F64
+                               : BSRI_BIAS_I8;
+}
 /* Those that are there: what is added first, then what forbids. */
 static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_softmax *p) {
     const bsr_dense *all[3] = {o->relative_bias, o->key_padding_mask, o->attn_mask};
@@ -20425,7 +20679,7 @@ static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_soft
             const bsr_dense *d = all[i];
             const int64_t size = d ? (int64_t)bsr_dtype_size(d->dtype) : 0;
             if (!d || mode[i] != m) continue;
-            p->bias[p->biased] = *d, p->mode[p->biased] = m;
+            p->bias[p->biased] = *d, p->mode[p->biased] = m, p->kind[p->biased] = bsri_cuda_bias_kind(d->dtype, m);
             p->bias_row[p->biased] = d->rows == 1 ? 0 : d->row_stride * size;
             p->bias_col[p->biased++] = d->cols == 1 ? 0 : d->col_stride * size;
         }
@@ -20438,6 +20692,14 @@ static int bsri_cuda_biases_fit(const bsri_dev_softmax *p, int64_t n) {
         const int64_t size = (int64_t)bsr_dtype_size(d->dtype), unit = bsri_min(16, n * size) / size;
         if (p->bias_col[i] != size || p->bias_row[i] % (unit * size) || !bsri_dense_aligned(d, unit)) return 0;
     }
+    return 1;
+}
+/* Are all places in a row of a bias below 2^31 bytes? */
+static int bsri_cuda_biases_near(const bsri_dev_softmax *p) {
+    int64_t bytes;
+    int i;
+    for (i = 0; i < p->biased; i++)
+        if (!bsri_mul(p->bias_col[i], p->x.cols, &bytes) || bytes > INT32_MAX / 2) return 0;
     return 1;
 }
 /* Packed rows: pieces of a block's row; whether their division is exact for every piece of a row. */
@@ -20453,7 +20715,9 @@ static int bsri_cuda_softmax_divides(const bsr_matrix *x, bsri_dev_softmax *p) {
 /* Which lanes have which pieces; mean: elements of a row. */
 static void bsri_cuda_softmax_shares(const bsri_call *c, int64_t mean, int way, int compute, bsri_dev_softmax *p) {
     const int64_t es = (int64_t)bsr_dtype_size(p->x.dtype), n = way == BSRI_FOR_SOFTMAX ? 1 : 16 / es;
-    const int64_t held = way == BSRI_FOR_PACKED ? BSRI_ROW_HELD : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
+    const int64_t held = way == BSRI_FOR_PACKED   ? BSRI_ROW_HELD
+                         : way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED / 2
+                                                  : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
     p->chunks = (int32_t)(p->x.block_cols / n);
     bsri_cuda_softmax_teams(c, mean / n, held, 128 / (n * es), p);
     p->lanes = p->warps * (32 >> p->side);
@@ -20479,9 +20743,10 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     bytes = x->block_cols * es;
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
-        const int plain = job->compute == BSR_F32 && !p.biased;
-        if (plain && bsri_cuda_softmax_divides(x, &p)) way = BSRI_FOR_PACKED;
-        else if (!plain && bsri_cuda_biases_fit(&p, 16 / es)) way = BSRI_FOR_PIECES;
+        p.together = bsri_cuda_biases_fit(&p, 16 / es);
+        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
+            way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
     mean = x->nnz / (rows * items) * x->block_cols;

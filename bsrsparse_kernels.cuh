@@ -13,6 +13,7 @@
      product-vector          sparse x one column, bound by the bytes of the values
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
      product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-gather          sparse x dense by mma.sync, any block size, stride and list
      product-small           sparse x dense where there is little to do
      product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
      product-narrow-tma      sparse x few columns by tensor loads
@@ -24,6 +25,7 @@
      product-wgmma           the kernel: its memory, barriers and order; both mainloops; tensor maps
      sampled-simt            dense x dense at stored blocks
      sampled-mma             dense x dense at stored blocks by mma.sync
+     sampled-gather          dense x dense at stored blocks by mma.sync, any block size and stride
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
      conv-simt               convolutions and their gradients, any dtype, layout, block size
@@ -165,6 +167,11 @@ template <> struct bsri_dev_dtype<BSR_F64> {
 template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
     static __device__ __forceinline__ int32_t number(stored x) { return x; }
+};
+
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
 };
 
 /* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
@@ -876,30 +883,35 @@ struct bsri_dev_list {
         extra += __ffs((int)found) - 1;
         return true;
     }
-    /* The next entry, or false. */
-    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
+    /* Entry `at`, of any list but a scan. */
+    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t at, int64_t *a_at, int64_t *b_at) const {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
+        switch (p.kind) {
+            case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
+            case BSRI_LIST_TRANSPOSED:
+                *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
+                break;
+            case BSRI_LIST_SCATTER:
+                *a_at = p.scatter.p_indices[at] * p.a_block;
+                *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
+                break;
+            default:
+                q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
+                *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
+                *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
+                break;
+        }
+    }
+    /* The next entry, or false. */
+    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         for (; at < end; at++) {
-            switch (p.kind) {
-                case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
-                case BSRI_LIST_TRANSPOSED:
-                    *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
-                    break;
-                case BSRI_LIST_SCAN:
-                    if (!scan(p, tile)) continue;
-                    *a_at = at * p.a_block, *b_at = extra * step;
-                    break;
-                case BSRI_LIST_SCATTER:
-                    *a_at = p.scatter.p_indices[at] * p.a_block;
-                    *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
-                    break;
-                default:
-                    q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
-                    *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
-                    *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
-                    break;
+            if (p.kind != BSRI_LIST_SCAN) {
+                entry(p, at, a_at, b_at);
+            } else {
+                if (!scan(p, tile)) continue;
+                *a_at = at * p.a_block, *b_at = extra * (p.bc * p.view.cols * p.b.row_stride);
             }
             at++;
             return true;
@@ -1828,7 +1840,8 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
             const int64_t end = alpha == 0.0 ? 0 : __shfl_sync(0xffffffffu, own_end, 31);
-            if (!WIDE && m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (WIDE && skipped) break; /* a warp has one tile there */
             for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
                 if (!WIDE && skipped) {
                     const unsigned here = __ballot_sync(0xffffffffu, (skipped >> lane & 1) && own <= q0 && q0 < own_end);
@@ -1847,6 +1860,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 }
             }
         }
+        if (WIDE && skipped) continue;
         bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
         const int log_wide = m.log_columns + (WIDE ? 2 : 0);
         if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
@@ -2965,6 +2979,418 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     __syncthreads();
     if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
     else bsri_mma_consume<T, L>(m, s, bsri_shared);
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-gather: sparse x dense by mma.sync, any block size, stride and list                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile of sums, 32 x 128 or 64 x 128, is the sum of products that are numbered through, block after block. An element of the
+   left operand is at x(row) + k(product), of the right one at k(product) + x(column): four tables of offsets say where, so that
+   blocks of any size, strides of any kind, lists of any kind and columns of any blocks are the same code. Slices of KS products
+   come through registers into shared memory, zeros where there is nothing, as words of 32 bits (f64: of 64) that hold
+   neighbouring products: line w has products EACH w and those after it, of all rows or columns. */
+template <class L> struct bsri_gather {
+    typedef typename L::type T;
+    typedef typename L::word word;
+    typedef typename T::sum sum;
+    static constexpr int BM = L::ROWS, BN = L::COLS, THREADS = L::THREADS, WARPS = THREADS / 32, LINES = L::LINES, EACH = L::EACH;
+    static constexpr int KS = L::KS, MI = 2, NI = BM / 16, A_WORDS = LINES * BM / THREADS, B_WORDS = LINES * BN / THREADS;
+    static constexpr int ACROSS = BN / (8 * NI);      /* warps beside each other, each with 32 x 8 NI sums */
+    static constexpr int KEYS = KS < 32 ? 1 : KS / 32; /* products of a lane that makes tables */
+    static constexpr int PAD = BN + 4;                 /* of a line of sums */
+    struct stage { /* + 8: neighbouring lines are in other banks */
+        word a[LINES][BM + 8], b[LINES][BN + 8];
+    };
+    struct keys { /* of the products of a slice; negative: there is none */
+        int64_t a[KS], b[KS];
+    };
+    struct shared {
+        union {
+            stage s[2];
+            sum out[BM][PAD];
+        };
+        keys k[2];
+        int32_t a[BM], b[BN]; /* of rows and columns; negative: there is none */
+    };
+#ifdef BSRI_MMA_CODE
+    /* An operand: from where on, and how it is read. */
+    struct operand {
+        const char *data;
+        int32_t mode, whole, dtype; /* BSRI_GATHER_...; words may be read as such */
+    };
+    /* Word i of this thread: which line, which row or column. Lanes go along these, or, where products stand beside each other,
+       have four lines each, which is eight pieces of 32 bytes or more, and no bank twice. */
+    template <int SIZE> static __device__ __forceinline__ void place(int mode, int i, int &line, int &x) {
+        const int at = i * THREADS + (int)threadIdx.x, piece = at / 32;
+        if (mode == BSRI_GATHER_PRODUCTS) line = piece % 4 * 4 + at % 4, x = piece / 4 * 8 + at % 32 / 4;
+        else line = at / SIZE, x = at % SIZE;
+    }
+    static __device__ __forceinline__ word element(const operand &o, int64_t i) {
+        if constexpr (sizeof(word) == 8) return bsri_dev_number<double>(o.data, o.dtype, i);
+        else if constexpr (T::BYTES == 1) return ((const uint8_t *)o.data)[i];
+        else if constexpr (T::BYTES == 2) return ((const uint16_t *)o.data)[i];
+        else return ((const uint32_t *)o.data)[i];
+    }
+    static __device__ __forceinline__ word rounded(word w) {
+        if constexpr (T::PRECISION == 1) return bsri_mma_round(__uint_as_float(w));
+        else return w;
+    }
+    template <int SIZE, int WORDS>
+    static __device__ __forceinline__ void load(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (o.mode == BSRI_GATHER_EIGHT) {
+                load_eights<SIZE>(r, o, k, of);
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(o.mode, i, line, x);
+            const int64_t at = of[x], *const key = k + line * EACH;
+            r[i] = 0;
+            if (i % 4 == 0) asm volatile("" ::: "memory"); /* not all addresses at once: registers are few */
+            if (EACH > 1 && o.whole) {
+                if (key[0] >= 0 && at >= 0) r[i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
+            } else {
+#pragma unroll
+                for (int e = 0; e < EACH; e++)
+                    if (key[e] >= 0 && at >= 0) {
+                        const word w = element(o, key[e] + at);
+                        if constexpr (EACH > 1) r[i] |= w << e * 8 * T::BYTES;
+                        else r[i] = w;
+                    }
+            }
+        }
+    }
+    /* Eight neighbouring columns of each product, aligned. */
+    template <int SIZE, int WORDS>
+    static __device__ __forceinline__ void load_eights(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+        constexpr int N = 8 * T::BYTES / 4; /* words in memory */
+#pragma unroll
+        for (int g = 0; g < WORDS / 8; g++) {
+            const int i = g * THREADS + (int)threadIdx.x, line = i / (SIZE / 8);
+            const int64_t at = of[i % (SIZE / 8) * 8];
+            uint32_t w[EACH][N];
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int64_t key = k[line * EACH + e];
+#pragma unroll
+                for (int n = 0; n < N; n++) w[e][n] = 0;
+                if (key >= 0 && at >= 0) {
+                    const auto all = *(const bsri_dev_neighbours<uint32_t, N> *)(o.data + (key + at) * T::BYTES);
+#pragma unroll
+                    for (int n = 0; n < N; n++) w[e][n] = all.x[n];
+                }
+            }
+            turn(&r[g * 8], w);
+        }
+    }
+    /* Lines of elements become words of one column each. */
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[1][8]) {
+#pragma unroll
+        for (int n = 0; n < 8; n++) r[n] = w[0][n];
+    }
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[2][4]) {
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            r[2 * n] = __byte_perm(w[0][n], w[1][n], 0x5410), r[2 * n + 1] = __byte_perm(w[0][n], w[1][n], 0x7632);
+    }
+    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[4][2]) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const uint32_t x = __byte_perm(w[0][n], w[1][n], 0x5140), y = __byte_perm(w[2][n], w[3][n], 0x5140);
+            const uint32_t u = __byte_perm(w[0][n], w[1][n], 0x7362), v = __byte_perm(w[2][n], w[3][n], 0x7362);
+            r[4 * n] = __byte_perm(x, y, 0x5410), r[4 * n + 1] = __byte_perm(x, y, 0x7632);
+            r[4 * n + 2] = __byte_perm(u, v, 0x5410), r[4 * n + 3] = __byte_perm(u, v, 0x7632);
+        }
+    }
+    template <int SIZE, int WORDS, int LINE>
+    static __device__ __forceinline__ void put(word (&to)[LINES][LINE], const word (&r)[WORDS], int mode) {
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (mode == BSRI_GATHER_EIGHT) {
+#pragma unroll
+                for (int i = 0; i < WORDS; i += 4) {
+                    const int at = i / 8 * THREADS + (int)threadIdx.x;
+                    *(uint4 *)&to[at / (SIZE / 8)][at % (SIZE / 8) * 8 + i % 8] =
+                        make_uint4(rounded(r[i]), rounded(r[i + 1]), rounded(r[i + 2]), rounded(r[i + 3]));
+                }
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(mode, i, line, x);
+            to[line][x] = rounded(r[i]);
+        }
+    }
+    /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4)
+       and columns 2 NI (lane % 4) on. */
+    static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s, int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        if constexpr (L::FFMA) {
+#pragma unroll 4
+            for (int k = 0; k < LINES; k++) {
+                const float4 a = *(const float4 *)&s.a[k][row + g * 4];
+#pragma unroll
+                for (int j = 0; j < NI / 2; j++) {
+                    const float4 b = *(const float4 *)&s.b[k][col + t * 2 * NI + j * 4];
+                    rank_one(c[0][j], a.x, b), rank_one(c[0][NI / 2 + j], a.y, b);
+                    rank_one(c[1][j], a.z, b), rank_one(c[1][NI / 2 + j], a.w, b);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < LINES; k += 8) {
+                word a[MI][4];
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) a[m][i] = s.a[k + t + i / 2 * 4][row + m * 16 + g + i % 2 * 8];
+                step(c, a, s, k + t, col + g);
+            }
+        }
+    }
+    static __device__ __forceinline__ void rank_one(sum (&c)[4], float a, const float4 &b) {
+        c[0] = fmaf(a, b.x, c[0]), c[1] = fmaf(a, b.y, c[1]), c[2] = fmaf(a, b.z, c[2]), c[3] = fmaf(a, b.w, c[3]);
+    }
+    static __device__ __forceinline__ void step(sum (&c)[MI][NI][4], const word (&a)[MI][4], const stage &s, int k, int col) {
+        if constexpr (sizeof(word) == 8) {
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int m = 0; m < MI; m++) bsri_mma(c[m][n], a[m], s.b[k][col + n * 8], s.b[k + 4][col + n * 8]);
+        } else {
+            typedef bsri_mma_parts<T> parts;
+            uint32_t x[MI][parts::PARTS][4];
+#pragma unroll
+            for (int m = 0; m < MI; m++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) x[m][0][i] = a[m][i];
+                if constexpr (T::PRECISION == 2) parts::split(x[m]);
+            }
+#pragma unroll
+            for (int n = 0; n < NI; n += 2) {
+                uint32_t y[parts::PARTS][4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) y[0][i] = s.b[k + i % 2 * 4][col + (n + i / 2) * 8];
+                if constexpr (T::PRECISION == 2) parts::split(y);
+#pragma unroll
+                for (int m = 0; m < MI; m++) parts::mma(c[m][n], x[m], y, 0), parts::mma(c[m][n + 1], x[m], y, 1);
+            }
+        }
+    }
+    /* c += all products; slices: how many. fill(keys, slice) makes a table; by warp 0, slice by slice. */
+    template <class F>
+    static __device__ __forceinline__ void mainloop(sum (&c)[MI][NI][4], shared &s, const operand &a, const operand &b,
+                                                    int64_t slices, int row, int col, const F &fill) {
+        const bool makes = threadIdx.x < 32;
+        word x[A_WORDS], y[B_WORDS];
+        __syncthreads(); /* nobody reads tables any more, and those of rows and columns are there */
+        if (makes) fill(s.k[0]), fill(s.k[1]);
+        __syncthreads();
+        load<BM>(x, a, s.k[0].a, s.a), load<BN>(y, b, s.k[0].b, s.b);
+        put<BM>(s.s[0].a, x, a.mode), put<BN>(s.s[0].b, y, b.mode);
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t i = 0; i < slices; i++) { /* one is multiplied, the next is on its way, of that after it the table is made */
+            const bool more = i + 1 < slices;
+            const keys &next = s.k[(i + 1) & 1];
+            if (more) load<BM>(x, a, next.a, s.a), load<BN>(y, b, next.b, s.b);
+            if (makes) fill(s.k[i & 1]);
+            multiply(c, s.s[i & 1], row, col);
+            if (more) {
+                stage &to = s.s[(i + 1) & 1];
+                put<BM>(to.a, x, a.mode), put<BN>(to.b, y, b.mode);
+            }
+            __syncthreads();
+        }
+    }
+    /* A warp's sums to where any thread may read them; all have arrived before. */
+    static __device__ __forceinline__ void spread(shared &s, const sum (&c)[MI][NI][4], int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int m = 0; m < MI; m++)
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if constexpr (L::FFMA)
+                        s.out[row + g * 4 + m * 2 + n / (NI / 2)][col + t * 2 * NI + n % (NI / 2) * 4 + i] = c[m][n][i];
+                    else s.out[row + m * 16 + g + i / 2 * 8][col + n * 8 + t * 2 + i % 2] = c[m][n][i];
+                }
+        __syncthreads();
+    }
+#endif
+};
+/* Products of a list, block after block: which one lane `lane` of a warp has in the next table. */
+template <int KEYS> struct bsri_gather_cursor {
+    int64_t at[KEYS];
+    int32_t product[KEYS];
+    __device__ __forceinline__ bsri_gather_cursor(int64_t first, int64_t bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            const int k = i * 32 + (int)threadIdx.x % 32, block = k / (int)bc;
+            at[i] = first + block, product[i] = k - block * (int)bc;
+        }
+    }
+    /* `blocks` blocks and `rest` products further. */
+    __device__ __forceinline__ void advance(int blocks, int rest, int bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            at[i] += blocks, product[i] += rest;
+            if (product[i] >= bc) product[i] -= bc, at[i]++;
+        }
+    }
+};
+/* A tile, in shared memory: what few threads need takes no registers of all. */
+struct bsri_gather_tile_of {
+    bsri_dev_list list;           /* of the reduction that is on */
+    int64_t item, tile, out_item; /* of the batch of out; in the item; batch item of out that is written */
+    int64_t sub, first;           /* rows of the block above it; column of out in its tile of the list */
+    int64_t row, col;             /* of out */
+    int32_t rows, cols;
+    /* Without the transposed index: entries of this column that were found, as many as there is room for. */
+    int32_t found, before[8];
+    int64_t entry[BSRI_GATHER_FOUND], line[BSRI_GATHER_FOUND];
+
+    /* By thread 0. */
+    __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t work, int most_rows, int most_cols) {
+        const bsri_dev_product &p = m.p;
+        const int64_t by_tile = bsri_divide(work, m.subs), by_panel = bsri_divide(by_tile, p.tiles);
+        item = bsri_divide(by_panel, m.panels), tile = bsri_dev_order(p, item, by_tile - by_panel * p.tiles);
+        sub = (work - by_tile * m.subs) * most_rows, first = (by_panel - item * m.panels) * most_cols;
+        rows = (int)bsri_min(most_rows, p.br - sub), cols = (int)bsri_min(most_cols, p.width - first);
+        out_item = item, row = tile * p.br + sub, col = first;
+        if (p.kind == BSRI_LIST_SCATTER) out_item = tile, row = sub;
+        else if (p.kind > BSRI_LIST_SCATTER)
+            row = p.scatter.r_offsets[tile] / p.out.cols + sub, col = p.scatter.r_offsets[tile] % p.out.cols + first;
+    }
+    __device__ __forceinline__ void begin_list(const bsri_dev_product &p, int64_t r) {
+        if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+        else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+    }
+    /* The next entries of the tile's column, in order, from list.at on, and their rows. All 256 threads look at one each at a
+       time. */
+    __device__ __forceinline__ void scan(const bsri_dev_product &p) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dt = p.a.index_dtype;
+        int64_t at = list.at;
+        int count = 0;
+        for (; at < list.end && count + 256 <= BSRI_GATHER_FOUND; at += 256) {
+            const int64_t mine = at + threadIdx.x;
+            const bool is = mine < list.end && bsri_index(list.col, dt, mine) == tile;
+            const uint32_t all = __ballot_sync(~0u, is);
+            int to = count;
+            if (lane == 0) before[warp] = __popc(all);
+            __syncthreads();
+            for (int i = 0; i < 8; i++) count += before[i], to += i < warp ? before[i] : 0;
+            if (is) entry[to + __popc(all & ((1u << lane) - 1))] = mine;
+            __syncthreads();
+        }
+        for (int i = threadIdx.x; i < count; i += 256) { /* the last row that begins at or before it */
+            int64_t low = 0, high = bsri_block_rows(&p.a);
+            while (high - low > 1) {
+                const int64_t mid = (low + high) / 2;
+                if (bsri_index(list.crow, dt, mid) <= entry[i]) low = mid;
+                else high = mid;
+            }
+            line[i] = low;
+        }
+        __syncthreads(); /* everybody has seen where it began */
+        if (threadIdx.x == 0) found = count, list.at = at;
+        __syncthreads();
+    }
+    /* Of block number i of those that are multiplied now. */
+    __device__ __forceinline__ void place(const bsri_dev_product &p, int64_t i, int64_t *a_at, int64_t *b_at) const {
+        if (p.kind == BSRI_LIST_SCAN) *a_at = entry[i] * p.a_block, *b_at = line[i] * p.bc * p.b.row_stride;
+        else list.entry(p, i, a_at, b_at);
+    }
+};
+/* Eight sums at a time: of a row, or of a column where those of out are contiguous; in f64 one. */
+template <class G>
+__device__ __forceinline__ void bsri_gather_finish(const bsri_dev_product &p, typename G::shared &s,
+                                                   const bsri_dev_finisher &finisher, const bsri_gather_tile_of &t) {
+    const int rows = t.rows, cols = t.cols;
+    const int64_t row = t.row, col = t.col;
+    const bool by_rows = p.out.row_stride != 1 || p.out.col_stride == 1;
+    if constexpr (sizeof(typename G::sum) == 8) {
+        const bsri_dev_writer<double> finish(p, p.alpha_ptr ? *p.alpha_ptr : p.alpha, p.beta_ptr ? *p.beta_ptr : p.beta,
+                                             t.out_item);
+        for (int i = threadIdx.x; i < G::BM * G::BN; i += G::THREADS) {
+            const int m = by_rows ? i / G::BN : i % G::BM, n = by_rows ? i % G::BN : i / G::BM;
+            if (m < rows && n < cols) finish(s.out[m][n], row + m, col + n);
+        }
+    } else {
+        const int step = by_rows ? 1 : G::PAD;
+        for (int i = threadIdx.x; i < G::BM * G::BN / 8; i += G::THREADS) {
+            const int m = by_rows ? i / (G::BN / 8) : i % (G::BM / 8) * 8, n = by_rows ? i % (G::BN / 8) * 8 : i / (G::BM / 8);
+            const int left = by_rows ? cols - n : rows - m;
+            if (m >= rows || n >= cols) continue;
+            typename G::sum *const at = &s.out[m][n];
+            if constexpr (G::T::INTEGER) {
+                if (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32) {
+                    finisher.eight(p, (const uint32_t *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+                    continue;
+                }
+#pragma unroll
+                for (int k = 0; k < 8; k++) ((float *)at)[k * step] = (float)at[k * step];
+            }
+            finisher.eight(p, (float *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_dev_finisher finisher;
+    __shared__ bsri_gather_tile_of t;
+    const bsri_dev_product &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI, bc = (int)p.bc;
+    for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work += gridDim.x) {
+        typename G::sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.a_rs) : -1;
+        for (int i = threadIdx.x; i < G::BN; i += G::THREADS) s.b[i] = i < t.cols ? (int32_t)(i * p.b.col_stride) : -1;
+        for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r++) {
+            __syncthreads(); /* of the list before */
+            if (threadIdx.x == 0) t.begin_list(p, r);
+            __syncthreads();
+            const typename G::operand a = {bsri_dev_at(t.list.a, p.b.dtype, t.sub * p.a_rs), m.a_mode, m.a_whole, p.b.dtype};
+            const typename G::operand b = {bsri_dev_at(t.list.b, p.b.dtype, t.first * p.b.col_stride), m.b_mode, m.b_whole,
+                                           p.b.dtype};
+            do { /* once, but where entries are found a few at a time */
+                const bool scans = p.kind == BSRI_LIST_SCAN;
+                if (scans) t.scan(p);
+                const int64_t begin = scans ? 0 : t.list.at, end = scans ? t.found : t.list.end;
+                bsri_gather_cursor<G::KEYS> next(begin, bc);
+                G::mainloop(c, s, a, b, bsri_ceil_div((end - begin) * bc, G::KS), row, col, [&](typename G::keys &k) {
+#pragma unroll
+                    for (int i = 0; i < G::KEYS; i++) {
+                        const int of = i * 32 + (int)threadIdx.x;
+                        int64_t a_at = -1, b_at = -1;
+                        if (next.at[i] < end) {
+                            t.place(p, next.at[i], &a_at, &b_at);
+                            a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
+                        }
+                        if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
+                    }
+                    next.advance(m.step_blocks, m.step_rest, bc);
+                });
+            } while (p.kind == BSRI_LIST_SCAN && t.list.at < t.list.end);
+        }
+        if (threadIdx.x < 5) finisher.begin(p, t.out_item, threadIdx.x);
+        G::spread(s, c, row, col);
+        bsri_gather_finish<G>(p, s, finisher, t);
+    }
 #endif
 }
 
@@ -5962,6 +6388,107 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-gather: dense x dense at stored blocks by mma.sync, any block size and stride        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile, by thread 0, in shared memory: stored blocks [first, end) of a block row, or a part of one that is wider. */
+struct bsri_gather_blocks_of {
+    int64_t item, block_row, first, end;
+    int64_t row, col; /* of the blocks, where the tile begins */
+    int32_t rows;
+
+    /* Rows get nnz / blocks + 1 tiles at most, found by bisection. */
+    __device__ __forceinline__ void begin(const bsri_dev_sampled_gather &m, int64_t work, int most_rows, int most_cols) {
+        const int64_t by_panel = bsri_divide(work, m.panels), by_sub = bsri_divide(by_panel, m.subs);
+        item = bsri_divide(by_sub, m.tiles), col = (work - by_panel * m.panels) * most_cols;
+        row = (by_panel - by_sub * m.subs) * most_rows, rows = (int)bsri_min(most_rows, m.p.out.block_rows - row);
+        const void *const crow = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out).crow;
+        const int64_t tile = by_sub - item * m.tiles, zero = bsri_index(crow, m.p.out.index_dtype, 0);
+        const int dt = m.p.out.index_dtype;
+        int64_t low = 0, high = bsri_block_rows(&m.p.out);
+        while (high - low > 1) {
+            const int64_t mid = (low + high) / 2;
+            if (bsri_divide(bsri_index(crow, dt, mid) - zero, m.blocks) + mid <= tile) low = mid;
+            else high = mid;
+        }
+        const int64_t start = bsri_index(crow, dt, low);
+        block_row = low, first = start + (tile - bsri_divide(start - zero, m.blocks) - low) * m.blocks;
+        end = bsri_min(bsri_index(crow, dt, low + 1), first + m.blocks);
+    }
+};
+/* Sums to the blocks, element by element. R: what they are finished in. */
+template <class R, class G>
+__device__ __forceinline__ void bsri_gather_store(const bsri_dev_sampled &p, const typename G::shared &s,
+                                                  const bsri_gather_blocks_of &t) {
+    const bsri_item o = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out);
+    const char *const input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, t.item, &p.input).values : NULL;
+    const R alpha = bsri_dev_scalar<R>::of(p.alpha), beta = bsri_dev_scalar<R>::of(p.beta);
+    const int bc = (int)p.out.block_cols;
+    for (int i = threadIdx.x; i < t.rows * G::BN; i += G::THREADS) {
+        const int m = i / G::BN, n = i % G::BN, block = n / bc; /* 0 where a block is wider than the tile */
+        if (s.b[n] < 0) continue;
+        const int64_t at = t.first + block, y = t.row + m, x = t.col + n - block * bc;
+        R v = (R)s.out[m][n] * alpha;
+        if (input)
+            v += beta * bsri_dev_number<R>(input, p.input.dtype, at * p.i_strides[0] + y * p.i_strides[1] + x * p.i_strides[2]);
+        bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + y * p.o_strides[1] + x * p.o_strides[2], v);
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_sampled_gather(const __grid_constant__ bsri_dev_sampled_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    typedef typename G::sum sum;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_gather_blocks_of t;
+    const bsri_dev_sampled &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI;
+    const int bc = (int)p.out.block_cols, dt = p.mat1.dtype;
+    for (int64_t work = blockIdx.x; work < p.items * m.tiles * m.subs * m.panels; work += gridDim.x) {
+        sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.mat1.row_stride) : -1;
+        for (int n = threadIdx.x; n < G::BN; n += G::THREADS) {
+            const void *const columns = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out).col;
+            const int block = n / bc;
+            const int64_t x = t.col + n - block * bc;
+            s.b[n] = -1;
+            if (x < bc && t.first + block < t.end)
+                s.b[n] = (int32_t)((bsri_index(columns, p.out.index_dtype, t.first + block) * bc + x) * p.mat2.col_stride);
+        }
+        for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
+            const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, t.item, r);
+            const int64_t a_at = bsri_dense_offset(&p.whole, whole, &p.mat1) +
+                                 (t.block_row * p.out.block_rows + t.row) * p.mat1.row_stride;
+            const int64_t b_at = bsri_dense_offset(&p.whole, whole, &p.mat2);
+            const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, a_at), m.a_mode, m.a_whole, dt};
+            const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, b_at), m.b_mode, m.b_whole, dt};
+            int64_t k = 0;
+            G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), row, col, [&](typename G::keys &keys) {
+#pragma unroll
+                for (int of = threadIdx.x; of < G::KS; of += 32) {
+                    const bool is = k + of < p.mat1.cols;
+                    keys.a[of] = is ? (k + of) * p.mat1.col_stride : -1, keys.b[of] = is ? (k + of) * p.mat2.row_stride : -1;
+                }
+                k += G::KS;
+            });
+        }
+        G::spread(s, c, row, col);
+        if constexpr (sizeof(sum) == 8) bsri_gather_store<double, G>(p, s, t);
+        else if constexpr (!G::T::INTEGER) bsri_gather_store<float, G>(p, s, t);
+        else if (p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32) bsri_gather_store<float, G>(p, s, t);
+        else bsri_gather_store<uint32_t, G>(p, s, t);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>sampled-wgmma-load: dense x dense at stored blocks by wgmma: who computes what, fetching     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -6008,16 +6535,16 @@ __device__ __forceinline__ bool bsri_sampled_pipe_cut(bsri_sampled_pipe &ring, u
     if (other) ring.stage = 0, ring.stages = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
     return other;
 }
-/* A CTA's part: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the tiles
-   before that. */
+/* A part of a CTA: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the
+   tiles before that. Where they are dealt by bands: all tiles are `last`, and lane l's band has `start` before it. */
 struct bsri_wgmma_sampled_place {
     int64_t at, last;
     int group, start, whole;
 };
-/* Where the work of CTA number n begins; of a grid that the caller has capped, too. */
+/* Where the work of part number n begins; of a grid that the caller has capped, too. */
 __device__ __forceinline__ int64_t bsri_wgmma_sampled_from(const bsri_dev_wgmma_sampled &m, int64_t n) {
-    const int64_t each = (int)gridDim.x == m.grid ? m.each : m.total / gridDim.x;
-    return each * n + bsri_min(n, m.total - each * gridDim.x);
+    const int64_t parts = (int64_t)gridDim.x * m.rounds, each = (int)gridDim.x == m.grid ? m.each : m.total / parts;
+    return each * n + bsri_min(n, m.total - each * parts);
 }
 /* The last group that starts at or before `at`; every lane asks four places of its own. */
 __device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow, int64_t at) {
@@ -6060,6 +6587,10 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_assign(const bsri_dev_wgmma_s
     }
     const int all = __shfl_sync(~0u, sum, 31), least = all / grid, more = all - least * grid, most = least + (more != 0);
     if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + (blocks > 1)) return false;
+    if (m.whole == 2) {
+        place.last = all, place.start = sum - mine, place.whole = 2;
+        return true;
+    }
     place.at = least * me + min(me, more), place.last = place.at + least + (me < more);
     const int owner = 31 - __clz(__ballot_sync(~0u, sum - mine <= (int)place.at) | 1);
     place.group = __shfl_sync(~0u, first, owner), place.start = __shfl_sync(~0u, sum - mine, owner), place.whole = 1;
@@ -6267,30 +6798,71 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
         }
     }
 }
-/* Where this CTA begins in the item, if that is not known yet. */
-__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m, const void *crow,
-                                                                             int64_t at, int64_t last) {
+/* Whole tiles band by band: of some block rows beside each other all first tiles, then all second ones. CTAs take them in turn,
+   so that those which run at the same time want few rows of mat1 and few columns of mat2. */
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_bands(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
+                                                               const bsri_wgmma_sampled_place &place) {
+    const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32;
+    int band = -1, first = 0, blocks = 0, tiles = 0; /* of block row `lane` of the band */
+    for (int t = blockIdx.x; t < (int)place.last; t += gridDim.x) {
+        const int own = __popc(__ballot_sync(~0u, place.start <= t)) - 1, row = own * each + lane;
+        if (own != band) {
+            band = own, first = blocks = 0;
+            if (lane < each && row < m.rows) {
+                const bsri_view_span span = bsri_view_span_of(m.view, r.ptr, m.dt, row);
+                first = (int)span.first, blocks = (int)(bsri_view_span_of(m.view, r.ptr, m.dt, row + 1).before - span.before);
+            }
+            tiles = (blocks + m.entries - 1) / m.entries;
+        }
+        int at = t - __shfl_sync(~0u, place.start, own), low = 0, high = __reduce_max_sync(~0u, tiles);
+        while (low < high) { /* the round of tiles that it is in */
+            const int mid = (low + high) / 2;
+            if (__reduce_add_sync(~0u, min(tiles, mid + 1)) > at) high = mid;
+            else low = mid + 1;
+        }
+        at -= __reduce_add_sync(~0u, min(tiles, low));
+        const uint32_t some = __ballot_sync(~0u, tiles > low);
+        const int of = __ffs(__ballot_sync(~0u, tiles > low && __popc(some & ((1u << lane) - 1)) == at)) - 1;
+        const int from = low * m.entries, begin = __shfl_sync(~0u, first, of) + from;
+        bsri_wgmma_sampled_run run = {NULL, 0, (own * each + of) << m.bits, begin, 0, begin};
+        run.n = min(m.entries, __shfl_sync(~0u, blocks, of) - from);
+        bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+    }
+}
+/* Where the first part of a CTA begins, in the only item. */
+__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m) {
+    const int64_t at = bsri_wgmma_sampled_from(m, blockIdx.x), last = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_wgmma_sampled_place place = {at, last, 0, 0, 0};
-    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
+    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, m.crow, at);
     return place;
 }
 /* The fetching warps. */
 __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
-    const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
     bsri_wgmma_sampled_producer f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
-    int64_t x = m.batched ? bsri_wgmma_sampled_from(m, blockIdx.x) : 0, item = 0;
-    for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
-        if (m.batched) {
-            item = x / m.area;
-            const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
-            r.ptr = o.crow, r.col = o.col, x = item * m.area;
-            const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
-            place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
+    for (int round = 0; round < m.rounds; round++) {
+        const int64_t part = blockIdx.x + (int64_t)round * gridDim.x, from = bsri_wgmma_sampled_from(m, part);
+        const int64_t end = bsri_wgmma_sampled_from(m, part + 1);
+        int64_t x = m.batched ? from : 0, item = 0;
+        if (place.whole == 2) {
+            bsri_wgmma_sampled_produce_bands(m, s, f, r, place);
+            break;
         }
-        bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
-        x += m.area;
+        for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
+            if (m.batched) {
+                item = x / m.area;
+                const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+                r.ptr = o.crow, r.col = o.col, x = item * m.area;
+            }
+            if (m.batched || round) {
+                place.at = bsri_max(from - x, 0), place.last = bsri_min(end - x, m.area);
+                place.group = bsri_wgmma_sampled_find(m, r.ptr, place.at), place.start = place.whole = 0;
+            }
+            bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
+            x += m.area;
+        }
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
         bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[f.tiles.stage]), f.tiles.phase() ^ 1);
@@ -6526,9 +7098,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     BSRI_ENTER;
     if (threadIdx.x < BSRI_PRODUCERS) { /* looks where it begins, while others make the barriers */
         bsri_pdl_wait();
-        if (!m.batched)
-            place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
-                                             bsri_wgmma_sampled_from(m, blockIdx.x + 1));
+        if (!m.batched) place = bsri_wgmma_sampled_begin(m);
     } else if (threadIdx.x < BSRI_PRODUCERS + BSRI_GROUP) {
         const int i = threadIdx.x - BSRI_PRODUCERS;
         bsri_mbarrier_init(bsri_smem_address(&s.full[i]), 1);
@@ -7756,7 +8326,7 @@ template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
     bsri_cp_async_wait<N>();
 #endif
 }
-/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
+/* Packed values, whole 16-byte pieces: a row that fits is read once. */
 template <class T> struct bsri_dev_piece;
 template <> struct bsri_dev_piece<float> {
     static constexpr int N = 4;
@@ -8046,13 +8616,222 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
+/* N aligned neighbours of a bias, as words. */
+template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_t (&w)[WORDS], const char *from) {
+    const auto all = *(const bsri_dev_neighbours<uint32_t, WORDS> *)from;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) w[i] = all.x[i];
+}
+/* N scores and the same number of neighbours of a bias that is added, or forbids where bits say that it is zero. unit: what
+   scores are counted in. Where a bias is -inf and a score +inf or NaN the sum is NaN, which it should not be. kind:
+   BSRI_BIAS_... */
+template <int N>
+__device__ __forceinline__ void bsri_dev_bias_piece(float (&s)[N], const char *from, int kind, float unit) {
+    const auto forbid = [&](int k, uint32_t bits) { s[k] = bits ? s[k] : -bsri_dev_inf<float>(); };
+    const auto add = [&](int k, float b) { s[k] = fmaf(b, unit, s[k]); };
+    if (kind == BSRI_BIAS_F16 || kind == BSRI_BIAS_BF16) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            float x[2];
+            if (kind == BSRI_BIAS_BF16) bsri_dev_dtype<BSR_BF16>::unpack(x, w[i]);
+            else bsri_dev_dtype<BSR_F16>::unpack(x, w[i]);
+            add(2 * i, x[0]), add(2 * i + 1, x[1]);
+        }
+    } else if (kind == BSRI_BIAS_F32 || kind == BSRI_BIAS_ZERO_4) {
+        uint32_t w[N];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_F32) add(k, __uint_as_float(w[k]));
+            else forbid(k, w[k] & 0x7fffffffu);
+    } else if (kind == BSRI_BIAS_F64 || kind == BSRI_BIAS_ZERO_8) { /* 32 bytes at a time: registers are few */
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            uint32_t w[8];
+            bsri_dev_bias_words(w, from + 8 * i);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (kind == BSRI_BIAS_F64) add(i + k, (float)__hiloint2double((int)w[2 * k + 1], (int)w[2 * k]));
+                else forbid(i + k, w[2 * k] | (w[2 * k + 1] & 0x7fffffffu));
+            if (i + 4 < N) asm volatile("" ::: "memory");
+        }
+    } else if (kind == BSRI_BIAS_ZERO_2) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++) forbid(k, w[k / 2] & 0x7fffu << k % 2 * 16);
+    } else {
+        uint32_t w[N / 4];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_ZERO_1) forbid(k, w[k / 4] & 0xffu << k % 4 * 8);
+            else add(k, (float)(int8_t)(w[k / 4] >> k % 4 * 8));
+    }
+}
+/* Packed rows with biases. Scores stand in shared memory as they are computed, in f32: of f32 in the piece's own place, of 16-bit
+   types the first half of them there and the second `high` places further on. */
+template <class T> struct bsri_softmax_biased : bsri_softmax_packed<T> {
+    typedef bsri_softmax_packed<T> base;
+    typedef typename base::piece piece;
+    using base::p, base::r, base::n, base::at, base::power;
+    static constexpr int N = base::N, ROOM = BSRI_SOFTMAX_ROOM_BIASED, HALVES = N / 4;
+    static constexpr float UNIT = N == 4 ? 1.0f : BSRI_DEV_LOG2E; /* of scores: of 16-bit types powers of 2 are taken */
+    const char *bias[3], *cols; /* where the row's begin; block columns from the row's first on */
+    float scale;                /* of raw scores, to units */
+    int high;
+
+    __device__ __forceinline__ bsri_softmax_biased(const bsri_dev_softmax &p_, bsri_dev_row &r_) : base(p_, r_) {
+        scale = (float)p.scale * UNIT, high = 0;
+        cols = (const char *)r.x.col + (r.first << (p.x.index_dtype == BSR_I64 ? 3 : 2));
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            bias[i] = !r.valid || i >= p.biased ? nullptr
+                                                : bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]) + r.row * p.bias_row[i];
+    }
+    __device__ __forceinline__ void keep(uint4 *to, const float (&v)[N]) const {
+        *to = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+        if constexpr (N == 8)
+            to[high] = make_uint4(__float_as_uint(v[4]), __float_as_uint(v[5]), __float_as_uint(v[6]), __float_as_uint(v[7]));
+    }
+    __device__ __forceinline__ void kept(const uint4 *from, float (&v)[N]) const {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            const uint4 u = from[k ? high : 0];
+            v[k] = __uint_as_float(u.x), v[k + 1] = __uint_as_float(u.y);
+            v[k + 2] = __uint_as_float(u.z), v[k + 3] = __uint_as_float(u.w);
+        }
+    }
+    __device__ __forceinline__ const char *bias_at(int b, uint32_t col) const {
+        return (b == 0 ? bias[0] : b == 1 ? bias[1] : bias[2]) + col * (uint32_t)p.bias_col[b];
+    }
+    /* Element by element, by way of shared memory, where biases are not aligned, or where there is +inf or NaN: what is forbidden
+       is so even then. The last ones come first, as scores take the place of two elements each. */
+    __device__ __forceinline__ void careful(uint4 *at, uint32_t col) const {
+#pragma unroll 1
+        for (int k = N - 1; k >= 0; k--) {
+            float s = (float)p.scale;
+            if constexpr (N == 4) s *= ((const float *)at)[k];
+            else s *= bsri_dev_dtype<piece::DTYPE>::number(((const T *)at)[k]);
+#pragma unroll 1
+            for (int b = 0; b < p.biased; b++) s = bsri_dev_bias(s, bias_at(b, col + k), p.bias[b].dtype, p.mode[b], 0);
+            ((float *)(at + (k < 4 ? 0 : high)))[k % 4] = s * UNIT;
+        }
+    }
+    /* Scores of the piece whose elements are at `at`; their maximum. */
+    __device__ __forceinline__ float scores(float (&v)[N], uint4 *at, int j) const {
+        const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
+        const uint32_t col = (uint32_t)bsri_dev_index(cols, p.x.index_dtype, block) * (uint32_t)p.x.block_cols +
+                             ((uint32_t)j - block * (uint32_t)p.chunks) * N;
+        float max = bsri_dev_nan<float>();
+        if (p.together) {
+            piece::load(v, *at);
+#pragma unroll
+            for (int k = 0; k < N; k++) v[k] *= scale;
+#pragma unroll
+            for (int b = 0; b < 3; b++)
+                if (b < p.biased) bsri_dev_bias_piece(v, bias[b] + col * (uint32_t)p.bias_col[b], p.kind[b], UNIT);
+            max = largest(v);
+        }
+        if (max != max) careful(at, col), kept(at, v), max = largest(v);
+        return max;
+    }
+    static __device__ __forceinline__ float largest(const float (&v)[N]) {
+        float max = v[0];
+#pragma unroll
+        for (int k = 1; k < N; k++) max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ float powers(float (&v)[N], float base) {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = power(v[k] - base), sum += v[k];
+        return sum;
+    }
+    /* As base::forward(); of 16-bit types two rows have three regions of room: elements of the one, of the other, and second
+       halves between them. */
+    __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        constexpr int PART = ROOM / (HALVES + 1), ALL = ROOM / HALVES;
+        uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
+        const bool longer = p.warps > 1 ? __syncthreads_or(n > ALL * p.lanes) : __any_sync(~0u, n > ALL * p.lanes);
+        const bool two = n <= PART * p.lanes;
+        high = (two ? PART : ALL) * 32;
+        if (!longer) base::ask(held);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, r.out.values += out_step) {
+            int64_t next = i + 1 < p.run ? step : 0;
+            if (longer) {
+                forward_long(held), r.x.values += step;
+            } else {
+                r.x.values += next;
+                if (two && next) next = 0, base::ask(held + HALVES * high), bsri_dev_copies_but<1>();
+                else bsri_dev_copies_but<0>();
+                forward_held(held, next);
+                if (two) held += HALVES * high, high = -high;
+            }
+#pragma unroll
+            for (int b = 0; b < 3; b++) bias[b] += p.bias_row[b] << p.side;
+        }
+    }
+    __device__ __forceinline__ void forward_held(uint4 *held, bool next) {
+        float v[N], sum = 0, max = -bsri_dev_inf<float>();
+        base::each(held, [&](uint4 *at, int j) { max = bsri_dev_max(max, scores(v, at, j)), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const float mine = max, from = base::finite(max);
+        base::each(held, [&](uint4 *at, int) { kept(at, v), sum += powers(v, from), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
+        base::each(held, [&](uint4 *at, int j) {
+            const uint32_t to = this->at(j);
+            kept(at, v);
+            if (next) bsri_dev_copy16(at, r.x.values + (size_t)to * sizeof(T));
+            base::write(v, factor, to);
+        });
+        if (next) bsri_dev_copies_end();
+    }
+    /* Scores twice, each piece by way of the thread's first place. */
+    template <class F> __device__ __forceinline__ void stream(uint4 *held, const F &f) const {
+        float v[N];
+#pragma unroll 1
+        for (int j = r.lane; j < n; j += p.lanes) {
+            *held = base::fetch(r.x, at(j));
+            const float max = scores(v, held, j);
+            f(v, max, at(j));
+        }
+    }
+    __device__ __forceinline__ void forward_long(uint4 *held) const {
+        float max = -bsri_dev_inf<float>(), sum = 0;
+        stream(held, [&](float(&v)[N], float largest, uint32_t) {
+            const float m = bsri_dev_max(max, largest);
+            if (m != max) sum *= power(max - base::finite(m)), max = m;
+            sum += powers(v, base::finite(max));
+        });
+        bsri_dev_row_lanes(p, [&](int d) {
+            const float m = __shfl_xor_sync(~0u, max, d), s = __shfl_xor_sync(~0u, sum, d);
+            base::fold(max, sum, m, s);
+        });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
+        stream(held, [&](float(&v)[N], float, uint32_t to) { powers(v, base::finite(max)), base::write(v, factor, to); });
+    }
+};
+template <class T, bool BIASED> struct bsri_softmax_of {
+    typedef bsri_softmax_packed<T> type;
+};
+template <class T> struct bsri_softmax_of<T, true> {
+    typedef bsri_softmax_biased<T> type;
+};
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
 #define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for; without spilled registers */
 #else
 #define BSRI_SOFTMAX_CTAS 5
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
+__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : L::BIASED ? 3 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     typedef bsri_stored<typename L::type> D;
     typedef typename D::stored T;
@@ -8063,7 +8842,7 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
-        bsri_softmax_packed<T> one(p, r);
+        typename bsri_softmax_of<T, L::BIASED>::type one(p, r);
         const int64_t first = r.first * p.xs[0] + r.inner * p.xs[1], next = p.xs[1] << p.side;
         const int64_t size = bsri_dev_size(p.out.dtype);
         r.x.values += first * (int64_t)sizeof(T), r.out.values += first * size;
@@ -8083,10 +8862,6 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
 /* >>device-softmax-rows: rows of stored elements of any kind: with biases, in f64, any stride    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* N elements side by side, as they are stored. */
-template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
-    V x[N];
-};
 /* FEW pieces of N neighbours each of a bias, through `as` into F. */
 template <class V, class F, int N, int FEW, class As>
 __device__ __forceinline__ void bsri_dev_bias_read(F (&b)[FEW][N], const char *const (&from)[FEW], const As &as) {
@@ -8119,12 +8894,12 @@ __device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *co
 #pragma unroll
         for (int k = 0; k < N; k++) s[i][k] = b[i][k] == limit ? -bsri_dev_inf<F>() : s[i][k] + (forbids ? F(0) : b[i][k]);
 }
-/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: 16 bytes of packed values,
-   or single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
+/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: two of packed f64, or
+   single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
    pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
 template <class L> struct bsri_softmax_rows {
     typedef typename L::real F;
-    typedef typename bsri_stored<typename L::type>::stored T;
+    typedef double T; /* of pieces */
     static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
     static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
     typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
@@ -8138,8 +8913,9 @@ template <class L> struct bsri_softmax_rows {
         int64_t block;
         int32_t piece;
     };
+    place start; /* the lane's first */
     __device__ __forceinline__ bsri_softmax_rows(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
-        n = r.count / N;
+        n = r.count / N, start = {r.lane / p.chunks, r.lane % p.chunks};
 #pragma unroll
         for (int i = 0; i < 3; i++)
             bias[i] = !r.valid || i >= p.biased ? nullptr
@@ -8155,11 +8931,13 @@ template <class L> struct bsri_softmax_rows {
     }
     /* f(places, how many of them, first slot) for all of the lane's pieces; places past the last one repeat it. */
     template <class G> __device__ __forceinline__ void each(const G &f) const {
-        place next = {r.lane / p.chunks, r.lane % p.chunks};
+        place next = start;
 #pragma unroll 1
         for (int64_t j = r.lane, slot = 0; j < n; j += FEW * p.lanes, slot += FEW) {
-            const int count = (int)bsri_min(FEW, (n - 1 - j) / p.lanes + 1);
+            int count = 0;
             place at[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) count += j + i * p.lanes < n;
 #pragma unroll
             for (int i = 0; i < FEW; i++) {
                 at[i] = i < count ? next : at[i ? i - 1 : 0];
@@ -8338,7 +9116,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const _
         const bool longer = __any_sync(~0u, one.n > (int64_t)p.slots * p.lanes);
 #pragma unroll 1
         for (int i = 0; i < p.run; i++, one.next_row()) {
-            if (L::BACKWARD && p.backward) one.backward();
+            if (p.backward) one.backward();
             else if (longer) one.forward_long();
             else one.forward_held();
         }
@@ -10592,10 +11370,24 @@ __device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int 
     return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
                       __funnelshift_r(w[3], w[4], bits));
 }
-/* Bytes [first, last) of a line, element by element; zeros from `bytes` on. */
-template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t first, int64_t last,
-                                                                 int64_t bytes) {
-    for (int64_t at = first; at < last; at += (int64_t)sizeof(T)) *(T *)(to + at) = at < bytes ? *(const T *)(from + at) : T(0);
+/* The piece of 16 bytes at `at` of a line, element by element, all asked for before the first is used; zeros before the line and
+   from `bytes` on; what is within [0, all) is stored. */
+template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes,
+                                                                 int64_t all) {
+    constexpr int N = 16 / (int)sizeof(T);
+    const int start = at < 0 ? (int)-at : 0, read = (int)bsri_min(16, bytes - at), end = (int)bsri_min(16, all - at);
+    T x[N];
+    to += at, from += at;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int own = i * (int)sizeof(T);
+        x[i] = own >= start && own < read ? *(const T *)(from + own) : T(0);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int own = i * (int)sizeof(T);
+        if (own >= start && own < end) *(T *)(to + own) = x[i];
+    }
 }
 /* Element offsets of an item in both views. */
 __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t item, int64_t *from, int64_t *to) {
@@ -10609,9 +11401,8 @@ __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t i
    operand's is read: pieces at the ends go by elements. */
 static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int lane = threadIdx.x & 31, share = 1 << c.lanes, each = 32 >> c.lanes;
-    const int64_t pieces = ((c.all << c.shift) >> 4) + 2, groups = bsri_ceil_div(c.all_lines, each);
-    const int64_t chunks = bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c.lanes);
-    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, chunks), chunk = unit - part * chunks;
+    const int64_t groups = bsri_ceil_div(c.all_lines, each);
+    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, c.chunks), chunk = unit - part * c.chunks;
     const int64_t item = bsri_divide(part, groups), line = (part - item * groups) * each + (lane >> c.lanes);
     int64_t from_at, to_at;
     if (item >= c.items.count || line >= c.all_lines) return;
@@ -10622,25 +11413,32 @@ static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int64_t reach = c.packed ? (((c.lines - 1) * c.from_line + c.length) << c.shift) - (src - base) : bytes;
     const int64_t before = c.packed ? base - src : 0; /* what may be read: bytes [before, reach) from src on */
     const int skew = (int)((uintptr_t)src - (uintptr_t)dst) & 15, over = (int)((uintptr_t)dst & 15);
+    const int64_t start = chunk * BSRI_COPY_EACH * share * 16 + (lane & (share - 1)) * 16 - over;
+    const auto fast = [&](int64_t at) {
+        const int64_t first = at - skew;
+        return at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
+    };
     uint4 x[BSRI_COPY_EACH], y[BSRI_COPY_EACH];
-    bool fast[BSRI_COPY_EACH];
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over, first = at - skew;
-        fast[k] = at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
-        if (!fast[k]) continue;
+        const int64_t at = start + k * share * 16, first = at - skew;
+        if (!fast(at)) continue;
         x[k] = *(const uint4 *)(src + first);
         y[k] = skew ? *(const uint4 *)(src + first + 16) : x[k];
     }
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over;
-        const int64_t first = at > 0 ? at : 0, last = at + 16 < all ? at + 16 : all;
-        if (fast[k]) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
-        else if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, first, last, bytes);
-        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, first, last, bytes);
-        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, first, last, bytes);
-        else bsri_copy_few<uint64_t>(dst, src, first, last, bytes);
+        const int64_t at = start + k * share * 16;
+        if (fast(at)) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+    }
+#pragma unroll 1
+    for (int k = 0; k < BSRI_COPY_EACH; k++) { /* at the ends */
+        const int64_t at = start + k * share * 16;
+        if (at >= all || fast(at)) continue;
+        if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, at, bytes, all);
+        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, at, bytes, all);
+        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, at, bytes, all);
+        else bsri_copy_few<uint64_t>(dst, src, at, bytes, all);
     }
 }
 /* A tile of 64 lines by way of shared memory, read and written along what is next to each other in either view; by words where
@@ -10689,7 +11487,7 @@ template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_
     }
     __syncthreads();
 }
-static __global__ void __launch_bounds__(256) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
     __shared__ __align__(16) char tile[BSRI_COPY_TILE * 33 * 8];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;

@@ -69,6 +69,38 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
     fi
     exec "$w/conv_checks" "$@"
 fi
+if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
+    of=$2
+    shift 2
+    sed -e 's/^\( *\)bsri_product_run(c, &job);/\1if (!bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
+        -e 's/)  *bsri_product_run(c, &job);/ \&\& !bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
+        -e 's/^\( *\)bsri_sampled_run(c, &job);/\1if (!bsri_emulate_sampled(c, \&job)) bsri_sampled_run(c, \&job);/' \
+        -e 's/^\( *\)bsri_parallel(c, j->batch.count \* j->groups, bsri_work_ns(elements/\1if (!bsri_emulate_softmax(c, j)) &/' \
+        -e 's/^\(static bsr_status bsri_product_start(.*\)/EMULATED(bsri_emulate_product(const bsri_call *c, const bsri_product *job))\n\1/' \
+        -e 's/^\(static bsr_status bsri_sampled_start(.*\)/EMULATED(bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job))\n\1/' \
+        -e 's/^\(static bsr_status bsri_softmax_run(.*\)/EMULATED(bsri_emulate_softmax(const bsri_call *c, bsri_softmax *job))\n\1/' \
+        bsrsparse.h > "$w/bsrsparse_emulated.h"
+    {
+        section bsrsparse_kernels.cuh device-lists | sed '/bsri_dev_matrix_item(const bsri_batch/,/^}/d'
+        section bsrsparse_kernels.cuh device-epilogue |
+            sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
+        sed -n '/^__device__ __forceinline__ int64_t bsri_dev_order(/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh product-gather
+        section bsrsparse_kernels.cuh sampled-gather
+        echo '#undef BSRI_MMA_CODE' # no copies that are on their way
+        section bsrsparse_kernels.cuh device-scores
+        section bsrsparse_kernels.cuh device-softmax | sed '/bsri_dev_pack(float a, float b, int dtype) {/,/^}/d'
+        section bsrsparse_kernels.cuh device-softmax-rows
+    } | sed '/extern __shared__/d' > "$w/kernels.inc"
+    section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
+    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DOF="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/kernels_checks_$of" "$@"
+fi
 {
     section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh

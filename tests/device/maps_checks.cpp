@@ -34,14 +34,6 @@ template <int DTYPE> struct bsri_dev_dtype {
         return h;
     }
 };
-static uint32_t bsri_dev_pack(float a, float b, int dtype) {
-    uint16_t h[2];
-    uint32_t both;
-    bsri_store_f32(h, dtype, 0, a), bsri_store_f32(h, dtype, 1, b), memcpy(&both, h, 4);
-    return both;
-}
-static float bsri_dev_exp2(float x) { return exp2f(x); }
-static float bsri_dev_inverse(float x) { return 1 / x; }
 template <class F> static F bsri_dev_max(F a, F b) { return a != a || a > b ? a : b; }
 template <class F> static F bsri_dev_inf(void) { return (F)INFINITY; }
 static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) {
@@ -53,7 +45,7 @@ static int bsri_dense_aligned(const bsr_dense *d, int64_t n) {
         if (d->batch[i] > 1 && d->batch_stride[i] % n) return 0;
     return 1;
 }
-enum { BSRI_CTA = CTA, BSRI_CTA_WARPS = CTA / 32 };
+enum { BSRI_CTA = BSR_CTA, BSRI_CTA_WARPS = BSR_CTA / 32 };
 struct bsri_cuda_index {
     bsri_view view;
     char *buffer;
