@@ -618,7 +618,6 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
-    X(BSR_ITEM_DTYPE_ON_CUDA, BSR_UNSUPPORTED, "the CUDA backend has not got operands in <dtype> yet")                 \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -2531,12 +2530,12 @@ BSRI_HD static void bsri_set_index(void *array, int index_dtype, int64_t i, int6
     else ((int32_t *)array)[i] = (int32_t)value;
 }
 
-static float bsri_bits_f32(uint32_t u) {
+BSRI_HD static float bsri_bits_f32(uint32_t u) {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
-static uint32_t bsri_f32_bits(float f) {
+BSRI_HD static uint32_t bsri_f32_bits(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
@@ -2570,7 +2569,7 @@ static float bsri_e4m3_to_f32(uint8_t x) {
 }
 /* To `bits` bits of mantissa and exponents with a bias; most: the largest number's code. Subnormals and zero: `small` has their
    last place as its own, so adding it rounds. */
-static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
+BSRI_HD static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
     const uint32_t u = bsri_f32_bits(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, drop = 23u - (uint32_t)bits;
     uint32_t code;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
@@ -3561,7 +3560,6 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
-    if ((BSRI_F8 & BSRI_BIT(dtype)) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_DTYPE_ON_CUDA, operand, -1, dtype);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
@@ -7065,8 +7063,10 @@ static uint32_t bsri_result_dtypes(int dtype) {
 }
 static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
+/* May operands of these dtypes be multiplied with each other? Those of 8-bit floats may have either format. */
+static int bsri_is_pair(int a, int b) { return a == b || (bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)); }
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a && !(bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)))
+    if (!bsri_is_pair(a, b))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
     if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
@@ -15536,11 +15536,12 @@ static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
 template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
     typedef SUM sum;
     static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
-    static constexpr bool INTEGER = SUM(0.5f) == SUM(0);
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER;
 };
 struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
 struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
 struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
+struct bsri_mma_f8 : bsri_mma_operand<BSR_E4M3, float> {}; /* of either format: operands say which */
 struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
 struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
 struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
@@ -15781,7 +15782,8 @@ enum {
 #undef BSRI_X
     BSRI_TYPE_I32 = BSR_I32,
     BSRI_TYPE_TF32 = 100,
-    BSRI_TYPE_TF32X3
+    BSRI_TYPE_TF32X3,
+    BSRI_TYPE_F8 /* both formats */
 };
 
 /* X(name, number, for, tier, type, block, costs, kernel, tile type): number: bsr_plan.instance, never changed; type: of operands,
@@ -15904,6 +15906,8 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_TINY(X, 550, F8, bsri_mma_f8, float))       \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_VECTOR_8(X, 750, F8, bsri_mma_f8, float)) \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -15932,7 +15936,10 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
-    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
+    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
+    BSRI_WHEN(BSRI_HAS_F8,                                                     \
+    BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
+    BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -15991,7 +15998,8 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244))                    \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_SAMPLED_MMA(X, F8, bsri_mma_f8, 246)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -16103,6 +16111,11 @@ static constexpr bsri_instance bsri_instances[] = {
 #undef BSRI_X
     {} /* none: a build may leave all out */
 };
+/* What operands are multiplied as; precision: of f32. */
+static int bsri_type_of(int dtype, int precision) {
+    if (bsri_is_one_of(BSRI_F8, dtype)) return BSRI_TYPE_F8;
+    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+}
 /* What is wanted of an instance; 0: anything. block: that of the matrix. */
 typedef struct bsri_wanted {
     int32_t of, tier, type, block, rows, cols, layout, head, ctas;
@@ -16218,6 +16231,7 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
 }
 
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
+static int bsri_is_f8(int dtype) { return bsri_is_one_of(BSRI_F8, dtype); }
 
 /* The base and all strides of a batch keep `unit` elements together. */
 static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
@@ -16249,7 +16263,7 @@ static int bsri_mma_linear(const bsri_dev_product *p) {
 
 static int bsri_mma_vector(const bsri_dev_product *p) {
     if (!bsri_mma_linear(p) || bsri_has_beta(p)) return 0;
-    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
+    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : bsri_is_f8(p->b.dtype) ? BSR_F32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
 
@@ -16706,10 +16720,10 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
-    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, dt);
+    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(dt, 0));
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (!bsri_is_pair(dt, p->b.dtype) || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
     if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
     if (!f->values) return BSR_WHY_VALUES;
@@ -16717,10 +16731,6 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
-/* What f32 operands are multiplied as. */
-static int bsri_type_of(int dtype, int precision) {
-    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
-}
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
     bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
@@ -16793,7 +16803,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
 
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
+    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (bsr_dtype_size(dt) == 1 && b > 32);
     const bsri_instance *x = bsri_mma_instance(p, f->dense, e->tile_cols);
     bsri_choice c = bsri_yes(x, BSR_WHY_GROUP);
     if (!x) return c;
@@ -17006,7 +17016,7 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (!bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
     return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -17081,7 +17091,7 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
     const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
     const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
-    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
+    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     bsri_choice c;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m), m->of = *p;
@@ -17150,7 +17160,7 @@ static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_ve
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int why = bsri_tiny_refuses(p, compute);
     int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1), 1);
-    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, p->a.dtype);
+    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     if (why || p->reduce != 1) return why ? why : BSR_WHY_LIST_KIND;
     if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
         return BSR_WHY_SIZE;
@@ -17671,10 +17681,10 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
 /* What both tiers refuse, or 0. */
 static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
                                 int tier) {
-    const int dt = p->mat1.dtype, others = tier == BSRI_TIER_MMA && (dt == BSR_F32 || dt == BSR_F64 || dt == BSR_I8);
+    const int dt = p->mat1.dtype;
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if ((!bsri_is_half(dt) && !others) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
-    if (compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && tier != BSRI_TIER_MMA) || !bsri_is_pair(dt, p->mat2.dtype)) return BSR_WHY_DTYPE;
+    if (compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
 }
@@ -18438,7 +18448,7 @@ static uint32_t bsri_stage_ways(const bsri_product *job) {
     const bsr_dense *b = job->b, *out = job->out;
     const int64_t n = out->cols, size = (int64_t)bsr_dtype_size(out->dtype);
     const int dense = bsri_mma_layout(b), stored = bsri_mma_layout(out), ragged = stored != 2 && n * size % 16 != 0;
-    const int odd_out = n > 1 && (!stored || ragged), turn = b->dtype == BSR_I8 && bsri_stage_columns(b) == 0;
+    const int odd_out = n > 1 && (!stored || ragged), turn = bsr_dtype_size(b->dtype) == 1 && bsri_stage_columns(b) == 0;
     const int items = job->batch.count > 1;
     uint32_t ways = 0;
     int w;
@@ -22028,7 +22038,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:

@@ -161,6 +161,55 @@ template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
     static __device__ __forceinline__ int32_t number(stored x) { return x; }
 };
+/* 8-bit floats, of either format: all of these kernels learn of it as they run. Two codes of a word, its low or its high ones, as
+   two f16, which holds all of their numbers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define BSRI_F8_CODE /* conversions are instructions */
+#endif
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e5m2_halves(uint32_t codes) {
+    return __byte_perm(codes, 0, HALF ? 0x3424 : 0x1404);
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e4m3_halves(uint32_t codes) {
+    uint32_t h;
+#ifdef BSRI_F8_CODE
+    if (HALF) asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, y; }" : "=r"(h) : "r"(codes));
+    else asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, x; }" : "=r"(h) : "r"(codes));
+#else
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), magnitude = x >> 1 & 0x3f803f80u; /* times 2^-8; NaN: all ones */
+    const uint32_t nan = (magnitude + 0x00800080u) >> 14 & 0x00010001u;
+    const __half2 number = __hmul2(*(const __half2 *)&magnitude, __floats2half2_rn(256.0f, 256.0f));
+    h = (*(const uint32_t *)&number | nan * 0x7e00u) | (x & 0x80008000u);
+#endif
+    return h;
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_f8_halves(uint32_t codes, bool e5m2) {
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), y = bsri_dev_e4m3_halves<HALF>(codes);
+    return e5m2 ? x : y;
+}
+__device__ __forceinline__ float bsri_dev_f8_number(uint8_t code, bool e5m2) {
+    return __half2float(__ushort_as_half((unsigned short)(bsri_dev_f8_halves<0>(code, e5m2) & 0xffffu)));
+}
+/* Two numbers as two codes, the first below the second. */
+__device__ __forceinline__ uint32_t bsri_dev_f8_codes(float x, float y, bool e5m2) {
+#ifdef BSRI_F8_CODE
+    uint16_t a, b;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(a) : "f"(y), "f"(x));
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(b) : "f"(y), "f"(x));
+    return e5m2 ? b : a;
+#else
+    const int bits = e5m2 ? 2 : 3;
+    const uint32_t bias = e5m2 ? 15 : 7, most = e5m2 ? 0x7b : 0x7e;
+    const float small = e5m2 ? 128.0f : 16384.0f;
+    return bsri_f32_to_f8(x, bits, bias, small, most) | (uint32_t)bsri_f32_to_f8(y, bits, bias, small, most) << 8;
+#endif
+}
+/* To f32 by the rounding that leaves a second one what it needs, as bsri_f64_to_f32_odd(). */
+__device__ __forceinline__ float bsri_dev_odd(float v) { return v; }
+__device__ __forceinline__ float bsri_dev_odd(double v) {
+    const float f = __double2float_rz(v);
+    return (double)f == v || v != v ? f : __uint_as_float(__float_as_uint(f) | 1u);
+}
+__device__ __forceinline__ bool bsri_dev_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
 
 /* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
 __device__ __forceinline__ int bsri_dev_shift(int dtype) { return bsri_dtype_shifts >> 2 * dtype & 3; }
@@ -177,6 +226,7 @@ __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_d
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
+    if (bsri_dev_is_f8(dtype)) return (F)bsri_dev_f8_number(*(const uint8_t *)at, dtype == BSR_E5M2);
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: return (F)bsri_dev_dtype<BSR_##dtype>::number(*(const bsri_dev_dtype<BSR_##dtype>::stored *)at);
@@ -197,6 +247,10 @@ template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, 
     }
 }
 template <class F> __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, F v) {
+    if (bsri_dev_is_f8(dtype)) {
+        ((uint8_t *)base)[i] = (uint8_t)bsri_dev_f8_codes(bsri_dev_odd(v), 0.0f, dtype == BSR_E5M2);
+        return;
+    }
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: ((bsri_dev_dtype<BSR_##dtype>::stored *)base)[i] = bsri_dev_dtype<BSR_##dtype>::element(v); break;
@@ -345,10 +399,22 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-/* What a tile's type is in memory. */
-template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
-template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
-template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {};
+/* What a tile's type is in memory; of which format an operand is where the type has several. */
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<bsri_mma_f8> {
+    typedef uint8_t stored;
+    const bool e5m2;
+    __device__ __forceinline__ bsri_stored(int dtype) : e5m2(dtype == BSR_E5M2) {}
+    __device__ __forceinline__ float number(stored x) const { return bsri_dev_f8_number(x, e5m2); }
+};
 /* Two sums as a pair of elements of type T. */
 template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y) {
     return bsri_dev_dtype<T::DTYPE>::pack(x, y);
@@ -400,10 +466,11 @@ __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
 #endif
     return r;
 }
-/* An operand in registers as PARTS numbers whose sum it is, and a step of the product. */
+/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product. e5m2: which of the
+   two formats of 8-bit floats it has. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
+    static __device__ __forceinline__ void split(uint32_t (&)[1][4], bool) {}
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
                                                int side) {
         bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
@@ -411,7 +478,7 @@ template <class T> struct bsri_mma_parts {
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&r)[1][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[1][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
@@ -423,7 +490,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
    cut sums off instead of rounding them, so 8 products at a time are added by the f32 units. */
 template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
     static constexpr int PARTS = 2;
-    static __device__ __forceinline__ void split(uint32_t (&r)[2][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float x = __uint_as_float(r[0][i]);
@@ -437,6 +504,29 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
         bsri_mma<bsri_mma_tf32>(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] += part[i];
+    }
+};
+/* 8-bit floats, four products of each register: exactly as f16, the first two of each and the others. Which products these are
+   does not matter as long as both operands agree. */
+template <> struct bsri_mma_parts<bsri_mma_f8> {
+    static constexpr int PARTS = 2;
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool e5m2) {
+        if (e5m2) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e5m2_halves<1>(r[0][i]), r[0][i] = bsri_dev_e5m2_halves<0>(r[0][i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e4m3_halves<1>(r[0][i]), r[0][i] = bsri_dev_e4m3_halves<0>(r[0][i]);
+        }
+    }
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t x[4] = {a[0][2 * i], a[0][2 * i + 1], a[1][2 * i], a[1][2 * i + 1]};
+            bsri_mma<bsri_mma_f16>(c, x, b[0][2 * side + i], b[1][2 * side + i]);
+        }
     }
 };
 /* 32 lines of 16 bytes (lanes' addresses by bsri_mma_byte_line), transposed: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
@@ -1024,6 +1114,18 @@ __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_ope
             bsri_dev_unpack(f, q[i], BSR_F16), bsri_dev_unpack(b, q[i], BSR_BF16);
             x[2 * i] = bf16 ? b[0] : f[0], x[2 * i + 1] = bf16 ? b[1] : f[1];
         }
+    } else if (bsri_dev_is_f8(o.dtype)) {
+        const bool e5m2 = o.dtype == BSR_E5M2;
+        uint32_t q[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i / 4] |= (i < n ? (uint32_t)((const uint8_t *)at)[i * step] : 0) << i % 4 * 8;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t h = i % 2 ? bsri_dev_f8_halves<1>(q[i / 2], e5m2) : bsri_dev_f8_halves<0>(q[i / 2], e5m2);
+            float y[2];
+            bsri_dev_dtype<BSR_F16>::unpack(y, h);
+            x[2 * i] = y[0], x[2 * i + 1] = y[1];
+        }
     } else if (o.dtype == BSR_F32 && whole) {
         const float4 y = ((const float4 *)at)[0], z = ((const float4 *)at)[1];
         x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w, x[4] = z.x, x[5] = z.y, x[6] = z.z, x[7] = z.w;
@@ -1050,6 +1152,20 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
         return;
     }
     uint32_t q[4];
+    if (bsri_dev_is_f8(o.dtype)) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            q[i] = bsri_dev_f8_codes(x[4 * i], x[4 * i + 1], o.dtype == BSR_E5M2) |
+                   bsri_dev_f8_codes(x[4 * i + 2], x[4 * i + 3], o.dtype == BSR_E5M2) << 16;
+        if (step == 1 && n == 8 && (uintptr_t)at % 8 == 0) {
+            *(uint2 *)at = make_uint2(q[0], q[1]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < n) ((uint8_t *)at)[i * step] = (uint8_t)(q[i / 4] >> i % 4 * 8);
+        }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const __nv_bfloat162 b = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
@@ -1368,19 +1484,19 @@ template <class L> struct bsri_simt {
         F sum[TM][TN + 1];
     };
     /* sum += a b; a rows x inner (strides am, ak), b inner x cols (strides bk, bn); what lies outside counts as zero. */
-    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int dtype, int64_t a0, int64_t am, int64_t ak,
-                                    int64_t rows, const void *b, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
+    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int a_dtype, int64_t a0, int64_t am, int64_t ak,
+                                    int64_t rows, const void *b, int b_dtype, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
                                     int64_t inner) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
         for (int64_t k0 = 0; k0 < inner; k0 += KC) {
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
             for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
                 const int m = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
-                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, dtype, a0 + m * am + (k0 + k) * ak) : A(0);
+                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, a_dtype, a0 + m * am + (k0 + k) * ak) : A(0);
             }
             for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
                 const int n = bn == 1 ? i % TN : i / KC, k = bn == 1 ? i / TN : i % KC;
-                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
+                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, b_dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
             }
             __syncthreads();
             for (int k = 0; k < kc; k++) {
@@ -1449,13 +1565,14 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         const int64_t row = sub * Tile::TM, col = panel * Tile::TN;
         const int64_t rows = bsri_min(Tile::TM, p.br - row), cols = bsri_min(Tile::TN, p.width - col);
         int64_t a_at, b_at, out_row = tile * p.br, out_col = 0, out_item = item;
+        const int a_dtype = p.kind >= BSRI_LIST_SCATTER ? p.blocks.dtype : p.a.dtype;
         A sum[Tile::RM][Tile::RN] = {};
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
             bsri_dev_list list;
             if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
             else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
             while (list.next(p, tile, &a_at, &b_at))
-                Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
+                Tile::multiply(s, sum, list.a, a_dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
         }
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, out_row = 0;
@@ -1529,7 +1646,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
             const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
             const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
             const int at = k * m.block + r * m.row + c * m.along;
-            if constexpr (WIDE) ((F *)to)[at] = (F)D::number(x);
+            if constexpr (WIDE) ((F *)to)[at] = (F)D(p.a.dtype).number(x);
             else ((T *)to)[at] = x;
         }
     }
@@ -1564,6 +1681,7 @@ template <class L> struct bsri_tiny_few {
                                                     const int32_t *b_at, const char *base, int64_t col, int lr, int s, int end,
                                                     F (&sum)[ROWS][1]) {
         const int step = 1 << m.log_blocks;
+        const D own(m.of.a.dtype), other(m.of.b.dtype);
         const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         if (col >= m.of.width) return;
         for (; s < end; s += AT_ONCE * step) {
@@ -1584,7 +1702,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                         for (int c = 0; c < PIECE; c++)
                             if (PIECE == 1 || c < w.inner - k)
-                                sum[r][0] += (F)D::number(y[c]) * (F)D::number(x[u][c]);
+                                sum[r][0] += (F)own.number(y[c]) * (F)other.number(x[u][c]);
                     }
                 }
             }
@@ -1603,6 +1721,7 @@ template <class L> struct bsri_tiny_wide {
                                                     const int32_t *b_at, const char *base, int64_t col, int, int s, int end,
                                                     F (&sum)[ROWS][4]) {
         const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
+        const D other(m.of.b.dtype);
         const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         const int32_t apart = (int32_t)(columns * m.of.b.col_stride);
         int there = 0; /* columns that there are: what is not there is read at the first one's place, and not stored */
@@ -1634,7 +1753,7 @@ template <class L> struct bsri_tiny_wide {
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)D::number(x[u][j]);
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)other.number(x[u][j]);
                 }
             }
         }
@@ -1820,6 +1939,7 @@ template <class L> struct bsri_vector_own {
                                                  const char *values, const char *b, int first, int end, int step,
                                                  F (&sum)[EACH]) {
         const bsri_dev_product &p = m.of;
+        const D own(p.a.dtype), other(p.b.dtype);
         pieces v[AT_ONCE][EACH];
         int32_t at[AT_ONCE];
 #pragma unroll
@@ -1848,7 +1968,7 @@ template <class L> struct bsri_vector_own {
             for (int e = 0; e < EACH; e++)
                 if (EACH == 1 || e < rows)
 #pragma unroll
-                    for (int c = 0; c < VEC; c++) sum[e] += (F)D::number(v[u][e].x[c]) * (F)D::number(x.x[c]);
+                    for (int c = 0; c < VEC; c++) sum[e] += (F)own.number(v[u][e].x[c]) * (F)other.number(x.x[c]);
         }
     }
     /* rows: of the lane's own, that the block has. */
@@ -2334,6 +2454,10 @@ template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
     return (bsri_mma_thread<L>() - BSRI_PRODUCERS) / 32;
 }
+/* Which operands of 8-bit floats are e5m2: bit 0 the first, bit 1 the second. */
+template <class T> __device__ __forceinline__ uint32_t bsri_mma_formats(int a, int b) {
+    return T::F8 ? (uint32_t)(a == BSR_E5M2) | (uint32_t)(b == BSR_E5M2) << 1 : 0;
+}
 template <class T, class L> struct bsri_mma_consumer {
     typedef bsri_mma_parts<T> P;
     static constexpr int PARTS = P::PARTS;
@@ -2402,14 +2526,14 @@ template <class T, class L> struct bsri_mma_consumer {
         }
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t formats) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb);
+        multiply(sum, a, b, a_trans, ab, bb, formats);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    uint32_t ab, uint32_t bb) {
+                                                    uint32_t ab, uint32_t bb, uint32_t formats) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2421,7 +2545,7 @@ template <class T, class L> struct bsri_mma_consumer {
                 for (int mi = 0; mi < L::MI; mi++) values(x[mi][0], a, ab, kk, mi, 0);
             }
 #pragma unroll
-            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
+            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi], formats & 1);
             /* load one step ahead: not by rows (no gain), not rolled (few registers), not with a single step (the sums would go
                to local memory) */
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
@@ -2431,7 +2555,7 @@ template <class T, class L> struct bsri_mma_consumer {
                 uint32_t(&now)[PARTS][4] = y[n / 2 % 2];
                 if (!EARLY) dense(now[0], b, bb, kk, n);
                 else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
-                P::split(now);
+                P::split(now, formats & 2);
 #pragma unroll
                 for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
             }
@@ -2496,7 +2620,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2558,7 +2682,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         }
     }
     static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2802,7 +2926,8 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1)
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
-                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
+                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW,
+                                                bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype));
         bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * stage);
         state = stage + 1 == (uint32_t)m.stages ? (state ^ 32) & ~31u : state + 1;
     }
@@ -2963,7 +3088,7 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
 #pragma unroll
         for (int e = 0; e < L::E; e++) {
             const uint32_t slice = from + e * L::SLICE;
-            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
+            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb, 0);
         }
         if ((from += L::STAGE) == end) from = end - L::WARP;
     }
@@ -5603,7 +5728,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
             const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
             Tile::multiply(s, sum, p.mat1.data, p.mat1.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat1) + r0 * p.mat1.row_stride, p.mat1.row_stride,
-                           p.mat1.col_stride, rows, p.mat2.data,
+                           p.mat1.col_stride, rows, p.mat2.data, p.mat2.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat2) + c0 * p.mat2.col_stride, p.mat2.row_stride,
                            p.mat2.col_stride, cols, p.mat1.cols);
         }
@@ -5695,7 +5820,7 @@ __device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)
         bsri_cp_async_commit();
         const uint32_t at = base + from * m.stage_bytes;
         bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
-                                        m.a_trans, 0);
+                                        m.a_trans, 0, bsri_mma_formats<T>(m.p.mat1.dtype, m.p.mat2.dtype));
         if (++to == m.stages) to = 0;
         if (++from == m.stages) from = 0;
     }
@@ -5827,8 +5952,8 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         if constexpr (T::BYTES == 2) bsri_mma_sampled_store<T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
         else if constexpr (T::BYTES == 8)
             bsri_mma_sampled_finish<double, T, L>(m, s, (double *)tile, sum, m_warp, n_warp, lane, block);
-        else if (T::BYTES == 1 && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
-            if constexpr (T::BYTES == 1)
+        else if (T::INTEGER && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
+            if constexpr (T::INTEGER)
                 bsri_mma_sampled_finish<uint32_t, T, L>(m, s, (uint32_t *)tile, sum, m_warp, n_warp, lane, block);
         } else bsri_mma_sampled_finish<float, T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
     }
@@ -7398,7 +7523,7 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
                 const int width = (int)bsri_min(Tile::TN, end - in);
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, p.k.dtype, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
                 tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
@@ -8809,6 +8934,8 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_unpack(F (&v)
             case BSR_F16: v[i] = (F)__half2float(__ushort_as_half((unsigned short)half)); break;
             case BSR_BF16: v[i] = (F)__uint_as_float(half << 16); break;
             case BSR_F32: v[i] = (F)__uint_as_float(w[i]); break;
+            case BSR_E4M3:
+            case BSR_E5M2: v[i] = (F)bsri_dev_f8_number((uint8_t)(w[0] >> i * 8), dtype == BSR_E5M2); break;
             case BSR_I8: v[i] = (F)(int8_t)(w[0] >> i * 8); break;
             case BSR_BOOL: v[i] = (F)((w[0] >> i * 8 & 0xff) != 0); break;
             default: /* f32 computes for none of these */
@@ -8856,6 +8983,8 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
                 *(uint32_t *)at = dtype == BSR_F16 ? *(const uint32_t *)h : *(const uint32_t *)b;
                 break;
             }
+            case BSR_E4M3:
+            case BSR_E5M2: *(uint16_t *)at = (uint16_t)bsri_dev_f8_codes(bsri_dev_odd(v[0]), bsri_dev_odd(v[1]), dtype == BSR_E5M2); break;
             case BSR_I64: *(longlong2 *)at = make_longlong2(bsri_dev_whole(v[0], dtype), bsri_dev_whole(v[1], dtype)); break;
             case BSR_I32: *(int2 *)at = make_int2((int)bsri_dev_whole(v[0], dtype), (int)bsri_dev_whole(v[1], dtype)); break;
             case BSR_I8:
@@ -8869,6 +8998,10 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
             case BSR_F32: *(float4 *)at = make_float4(v[0], v[1], v[2], v[3]); return;
             case BSR_F16:
             case BSR_BF16: *(uint2 *)at = make_uint2(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype)); return;
+            case BSR_E4M3:
+            case BSR_E5M2:
+                *(uint32_t *)at = bsri_dev_f8_codes(v[0], v[1], dtype == BSR_E5M2) | bsri_dev_f8_codes(v[2], v[3], dtype == BSR_E5M2) << 16;
+                return;
             default: break;
         }
 #pragma unroll
@@ -9195,6 +9328,17 @@ template <class F, int A> __device__ __forceinline__ void bsri_reduce_piece(int 
         bsri_map_unpack(v, u, dtype);
         bsri_reduce_add<F, 2>(kind, acc, v);
     } else {
+        if constexpr (A == 1) {
+            if (bsri_dev_shift(dtype) == 0) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    F v[4];
+                    bsri_map_unpack(v, make_uint4(w[i], 0, 0, 0), dtype);
+                    bsri_reduce_add<F, 4>(kind, acc, v);
+                }
+                return;
+            }
+        }
         if (A == 8 || (A == 1 && dtype != BSR_F32)) {
             F v[8];
 #pragma unroll
@@ -10175,6 +10319,7 @@ __device__ __forceinline__ void bsri_dev_store_f64(void *base, int dtype, int64_
     const uint32_t sign = v != v ? (uint32_t)((uint64_t)__double_as_longlong(v) >> 63) : 0;
     if (v == v || dtype == BSR_F64) bsri_dev_store(base, dtype, i, v);
     else if (dtype == BSR_F32) ((uint32_t *)base)[i] = sign << 31 | 0x7fc00000u;
+    else if (bsri_dev_is_f8(dtype)) ((uint8_t *)base)[i] = (uint8_t)(sign << 7 | 0x7fu);
     else ((uint16_t *)base)[i] = (uint16_t)(sign << 15 | (dtype == BSR_F16 ? 0x7e00u : 0x7fc0u));
 }
 /* One element, converted where the types differ; the same type moves as it is. */
@@ -10202,7 +10347,7 @@ __device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at)
 /* Anything but zero of either sign; NaN counts. */
 __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, int64_t i) {
     switch (bsri_dev_size(dtype)) {
-        case 1: return ((const uint8_t *)base)[i] != 0;
+        case 1: return (((const uint8_t *)base)[i] & (bsri_dev_is_f8(dtype) ? 0x7fu : 0xffu)) != 0;
         case 2: return (((const uint16_t *)base)[i] & 0x7fffu) != 0;
         case 4: return (((const uint32_t *)base)[i] & (dtype == BSR_F32 ? 0x7fffffffu : ~0u)) != 0;
         default: return (((const uint64_t *)base)[i] & (dtype == BSR_F64 ? ~(uint64_t)0 >> 1 : ~(uint64_t)0)) != 0;
@@ -11651,6 +11796,8 @@ static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_c
             case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i, there, lanes); break;
             case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i, there, lanes); break;
             case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i, there, lanes); break;
+            case BSR_E4M3: bsri_prune_norm<uint8_t, BSR_E4M3>(b, item, i, there, lanes); break;
+            case BSR_E5M2: bsri_prune_norm<uint8_t, BSR_E5M2>(b, item, i, there, lanes); break;
             default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i, there, lanes); break;
         }
     }
