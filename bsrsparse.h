@@ -934,6 +934,7 @@ typedef enum bsr_exec_flag {
     BSR_EXEC_CHECK_INDICES   = 1 << 8, /* the contents of index arrays are looked at where the call runs, before it writes
                                           anything, with the finding in device_status; not with BSR_EXEC_SKIP_CHECKS. See
                                           CHECKED INDICES above */
+    BSR_EXEC_FAST_ACCUM      = 1 << 9, /* sums of 8-bit floats may stay in the tensor core; CUDA, wgmma. It is leave, no wish */
     BSR_EXEC_FLAG_FORCE_32 = 0x7fffffff
 } bsr_exec_flag;
 #define BSR_EXEC_SKIP_CHECKS     BSRI_FLAG(BSR_EXEC_SKIP_CHECKS)
@@ -945,6 +946,7 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_NO_LOG          BSRI_FLAG(BSR_EXEC_NO_LOG)
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
+#define BSR_EXEC_FAST_ACCUM      BSRI_FLAG(BSR_EXEC_FAST_ACCUM)
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -2461,7 +2463,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
-                           BSR_EXEC_CHECK_INDICES;
+                           BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
     c->may_write_workspace = 0, c->reserved = 0;
 #ifdef BSRI_CUDA
@@ -15138,6 +15140,7 @@ typedef struct bsri_dev_product {
     int32_t kind, activation, trans, has_input;
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
+    int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
 } bsri_dev_product;
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
@@ -15154,7 +15157,7 @@ typedef struct bsri_dev_sampled {
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce, panels, subs; /* cuts of a block */
     int32_t has_input;
-    int32_t precision; /* as bsri_dev_product's */
+    int32_t precision, fast; /* as bsri_dev_product's */
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
@@ -15356,7 +15359,7 @@ typedef struct bsri_dev_wgmma {
    its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
    number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
    blocks only, and whole ones share out as well, nobody cuts one. */
-enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+enum { BSRI_WSAMPLED_LINE = 128, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
 
@@ -15373,6 +15376,8 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_list_view view;           /* as in p */
     int32_t reduce, steps, plain;
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
+    int32_t a_form, b_form;                 /* the same; of 8-bit floats, whose products do run so: they are e5m2 */
+    int32_t depth;                          /* products of a stage, in lines of BSRI_WSAMPLED_LINE bytes */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
     uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
     bsri_tma_map mat1, mat2;
@@ -15626,12 +15631,15 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
+   know these at compile time: the loop around it is there for each, all else once. PROMOTED: of 8-bit floats; sums leave the
+   tensor core after 128 products. CONSUMES: registers of a thread that multiplies; those that fetch have what is left. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
+    static constexpr bool PROMOTED = PROMOTED_;
+    static constexpr int CONSUMES = PROMOTED ? 216 : 208;
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
     static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
@@ -15651,8 +15659,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
-    static constexpr bool RS = true;
-    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+    static constexpr bool RS = true, PROMOTED = false;
+    static constexpr int CONSUMES = 208, ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
     static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
 
@@ -15667,8 +15675,10 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
-template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
+template <class T, bool PROMOTED_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
+    static constexpr bool PROMOTED = PROMOTED_;        /* as of bsri_wgmma_ss */
+    static constexpr int CONSUMES = 192;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
@@ -15744,6 +15754,7 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
 /* What an instance is for: of products, which kernel beside the tier's own. */
 enum {
     BSRI_FOR_PRODUCT,
+    BSRI_FOR_PROMOTED, /* of 8-bit floats, by wgmma: sums leave the tensor core after 128 products */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
@@ -15751,6 +15762,7 @@ enum {
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_SAMPLED,
+    BSRI_FOR_SAMPLED_PROMOTED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
@@ -15772,6 +15784,8 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_RS,
     BSRI_COSTS_SS,
     BSRI_COSTS_SS_I8,
+    BSRI_COSTS_SS_F8,
+    BSRI_COSTS_PROMOTED,
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
@@ -15885,6 +15899,8 @@ enum {
     BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
 #define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
+#define BSRI_KERNELS_PROMOTED(X, name, n, D, block, ...) \
+    X(PRODUCT_PROMOTED_##name##_##D, n, PROMOTED, WGMMA, D, block, PROMOTED, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
 #define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
@@ -15939,7 +15955,11 @@ enum {
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
-    BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1))
+    BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
+    BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
+    BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
+    BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -15999,7 +16019,10 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244))                    \
-    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_SAMPLED_MMA(X, F8, bsri_mma_f8, 246)))                   \
+    BSRI_WHEN(BSRI_HAS_F8,                                                                       \
+    BSRI_KERNELS_SAMPLED(X, F8, bsri_mma_f8, 246, 351)                                           \
+    X(SAMPLED_PROMOTED_F8, 352, SAMPLED_PROMOTED, WGMMA, F8, 64, SAMPLED_WGMMA, bsri_sampled_wgmma, \
+      bsri_sampled_wgmma_tile<bsri_mma_f8, true>)))                                              \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -16522,6 +16545,10 @@ typedef struct bsri_costs {
     X(SS,            128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
     X(SS_I8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
     X(SS_I8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(SS_F8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
+    X(SS_F8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(PROMOTED,       64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      75.0) \
+    X(PROMOTED,      128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      12.0) \
     X(SAMPLED_MMA,    16,     7.63,     5200,      100,      505,     35.8,      106,     1.12,      814,      63.9) \
     X(SAMPLED_MMA,    32,     3.26,     9230,      100,      514,     61.6,      191,   0.0731,      628,      69.1) \
     X(SAMPLED_MMA,    64,     2960,     3960,      100,      506,      134,      250,  0.00463,       48,       623) \
@@ -17400,18 +17427,26 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 /* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Do sums leave the tensor core after 128 products? */
+static int bsri_wgmma_promotes(const bsri_dev_product *p) { return bsri_is_f8(p->a.dtype) && !p->fast; }
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p) {
+    bsri_wanted w = bsri_want(bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA,
+                              bsri_type_of(p->a.dtype, 0));
+    w.block = (int32_t)p->br;
+    return w;
+}
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
-    const int dt = p->a.dtype, i8 = dt == BSR_I8;
+    const int dt = p->a.dtype, bytes = bsr_dtype_size(dt) == 1;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->a.flags & BSRI_MATRIX_UNEVEN && p->br < 64) return BSR_WHY_INNER; /* slices may hold rows behind the last one's */
-    if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
+    if ((!bsri_is_half(dt) && !bytes) || !bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (bytes || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
-    if (i8 && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -17429,11 +17464,13 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = bsri_has_beta(p), rise = bias->data && bias->cols == 1;
-    const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
+    const int type = !bytes ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
+    if (vector && bsri_is_f8(p->a.dtype) && bsri_mma_linear(p) && !beta) return BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
     if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
@@ -17445,7 +17482,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8) return BSRI_EPILOGUE_ROWCOL;
+    if (!vector || bytes) return BSRI_EPILOGUE_ROWCOL;
     if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_EPILOGUE_INPUT;
     if (p->br < 64) return BSRI_EPILOGUE_ROWCOL;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
@@ -17455,7 +17492,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
 static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= bsri_wgmma_halved_groups &&
+    const int halved = p->br == 64 && bsr_dtype_size(p->a.dtype) > 1 && groups <= bsri_wgmma_halved_groups &&
                        bsri_dense_bytes(p) > bsri_wgmma_halved_above;
     if (tiles % 4 == 0 || tiles > bsri_wgmma_many_tiles) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
@@ -17464,9 +17501,13 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_group_ctas(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const int i8 = p->a.dtype == BSR_I8;
-    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
-    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
+    const int kind = bsri_cost_kind(p->a.dtype == BSR_I8        ? BSRI_COSTS_SS_I8
+                                    : bsri_wgmma_promotes(p)    ? BSRI_COSTS_PROMOTED
+                                    : bsri_is_f8(p->a.dtype)    ? BSRI_COSTS_SS_F8
+                                    : p->br < 64                ? BSRI_COSTS_RS
+                                                                : BSRI_COSTS_SS,
+                                    p->br);
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 128 / (int64_t)bsr_dtype_size(p->a.dtype)), 0);
     /* A tile starts while the one before ends, and places without a tile don't slow the others down. rs tiles' slices come
        one after another all the same; exponents by fit (note N18). */
     if (units > teams)
@@ -17492,12 +17533,12 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_wgmma_want(p);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    w.block = (int32_t)p->br, w.layout = f->dense;
+    w.layout = f->dense;
     /* a block size's tiles stand together in the table */
     for (x = first = bsri_find(&w); x && x->of == w.of && x->tier == w.tier && x->type == w.type && x->block == first->block; x++)
         if ((!x->layout || x->layout == w.layout) && (!asked->tile_cols || asked->tile_cols == x->cols))
@@ -17511,12 +17552,12 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
 }
 /* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
    uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
-   dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
+   dealt. Four where there are more than 64 teams, of one or two CTAs, and for bytes, of which nothing was measured. Figures:
    note N5. */
 static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - bsri_assign_late) * tile / (bsri_assign_clocks * m->groups_of_ctas));
     m->static_rounds = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
-    if (m->groups_of_ctas > 64 || m->p.a.dtype == BSR_I8) return;
+    if (m->groups_of_ctas > 64 || bsr_dtype_size(m->p.a.dtype) == 1) return;
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
@@ -17580,10 +17621,10 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
-    w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
+    bsri_wanted w = bsri_wgmma_want(p);
+    w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
-    const int i8 = p->a.dtype == BSR_I8;
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
     int64_t tiles, beside; /* elements from a tile of a stored block to the one beside it */
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
@@ -17604,7 +17645,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
         return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
+    m->vector = !bytes ? p->out.dtype == p->b.dtype : p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16;
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
@@ -17683,7 +17724,8 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
                                 int tier) {
     const int dt = p->mat1.dtype;
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if ((!bsri_is_half(dt) && tier != BSRI_TIER_MMA) || !bsri_is_pair(dt, p->mat2.dtype)) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !bsri_is_f8(dt) && tier != BSRI_TIER_MMA) || !bsri_is_pair(dt, p->mat2.dtype))
+        return BSR_WHY_DTYPE;
     if (compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
@@ -17693,7 +17735,7 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
 static int bsri_sampled_vector(const bsri_dev_sampled *p) {
     const bsr_matrix *out = &p->out;
     const int64_t *o = p->o_strides;
-    return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+    return (bsri_is_f8(p->mat1.dtype) ? bsri_is_half(out->dtype) : out->dtype == p->mat1.dtype) && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 
@@ -17807,13 +17849,16 @@ static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampl
 }
 static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                  int compute, const bsr_plan *) {
-    const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), steps = bsri_ceil_div(p->mat1.cols * size, BSRI_WSAMPLED_LINE);
+    const int64_t rows = bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_WGMMA));
     bsri_wgmma_sampled_shape s;
     double tiles, cols; /* of a CTA, of a tile */
     if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
                    p->reduce > INT32_MAX / bsri_max(1, steps)))
         e.why = BSR_WHY_SIZE;
+    if (!e.why && size == 1 && f->block < 64) e.why = BSR_WHY_BLOCK; /* lines of 32 bytes and less */
+    if (!e.why && size == 1 && (f->left != 1 || f->right != 2)) e.why = BSR_WHY_ALONG;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
     tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
@@ -17830,16 +17875,20 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    const int f8 = bsri_is_f8(p->mat1.dtype), size = (int)bsr_dtype_size(p->mat1.dtype);
+    bsri_wanted w = bsri_want(f8 && !p->fast ? BSRI_FOR_SAMPLED_PROMOTED : BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA,
+                              bsri_type_of(p->mat1.dtype, 0));
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
     m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
     m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
     m->panel = s.panel, m->toll = s.toll, m->area = s.area, m->total = s.area * p->items;
-    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+    m->depth = BSRI_WSAMPLED_LINE / size, m->steps = (int)bsri_ceil_div(p->mat1.cols, m->depth);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
-    m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
+    m->a_across = f->left == 2, m->b_across = f->right == 1;
+    m->a_form = f8 ? p->mat1.dtype == BSR_E5M2 : m->a_across, m->b_form = f8 ? p->mat2.dtype == BSR_E5M2 : m->b_across;
+    m->batched = p->whole.count > 1;
     m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
@@ -17847,7 +17896,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->view = p->view;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
-    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_LINE);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
     c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
@@ -19076,7 +19125,7 @@ static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, i
                                   bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
     bsri_cuda_describe(job, p);
     p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    p->precision = bsri_cuda_precision(c, p->b.dtype);
+    p->precision = bsri_cuda_precision(c, p->b.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (!p->tiles || !p->width || !p->items || !p->br) return;
     bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
 }
@@ -19135,7 +19184,7 @@ static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, co
                                  bsri_sampled_params *m, bsri_asking *a) {
     memset(p, 0, sizeof *p);
     p->out = *job->out, p->mat1 = *job->mat1, p->mat2 = *job->mat2, p->alpha = job->alpha, p->beta = job->beta;
-    p->precision = bsri_cuda_precision(c, p->mat1.dtype);
+    p->precision = bsri_cuda_precision(c, p->mat1.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (job->input && job->beta != 0) p->input = *job->input, p->has_input = 1, bsri_value_strides(job->input, p->i_strides);
     bsri_value_strides(job->out, p->o_strides), p->view = bsri_view_of(1, 1);
     p->whole = job->batch, p->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);

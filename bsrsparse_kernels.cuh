@@ -726,6 +726,10 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define BSRI_WGMMA_SUMS_64 BSRI_WGMMA_TEN() BSRI_WGMMA_TEN(1) BSRI_WGMMA_TEN(2) "%30, %31"
+#define BSRI_WGMMA_SUMS_96 \
+    BSRI_WGMMA_TEN()       \
+    BSRI_WGMMA_TEN(1)      \
+    BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define BSRI_WGMMA_SUMS_128                                                                   \
     BSRI_WGMMA_TEN()                                                                          \
     BSRI_WGMMA_TEN(1)                                                                         \
@@ -745,6 +749,7 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
 #define BSRI_WGMMA_8(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
 #define BSRI_WGMMA_32(c, i) BSRI_WGMMA_8(c, i), BSRI_WGMMA_8(c, i + 8), BSRI_WGMMA_8(c, i + 16), BSRI_WGMMA_8(c, i + 24)
 #define BSRI_WGMMA_OUT_64(c) BSRI_WGMMA_32(c, 0)
+#define BSRI_WGMMA_OUT_96(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_8(c, 32), BSRI_WGMMA_8(c, 40)
 #define BSRI_WGMMA_OUT_128(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32)
 #define BSRI_WGMMA_OUT_192(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64)
 #define BSRI_WGMMA_OUT_256(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64), BSRI_WGMMA_32(c, 96)
@@ -782,6 +787,23 @@ BSRI_WGMMA_FLOAT(bsri_mma_f16, "k16.f32.f16.f16")
 BSRI_WGMMA_SHAPE(64, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%32", "%33", "%34", "%35", "%36", "%37", "%38", "", "")
 BSRI_WGMMA_SHAPE(128, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "", "")
 BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129", "%130", "%131", "%132", "%133", "%134", "", "")
+/* The same of 8-bit floats; TA, TB: 1 where an operand is e5m2. */
+#define BSRI_WGMMA_F8_OF(N, TA, TB, type, n0, n1, n2)                                                                   \
+    template <> struct bsri_wgmma<bsri_mma_f8, N, TA, TB> {                                                              \
+        static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {             \
+            BSRI_WGMMA(N, "+f", type, n0, n1 ", " n2, ", 1, 1", "r"(keep), "l"(a), "l"(b));                              \
+        }                                                                                                                \
+    };
+#define BSRI_WGMMA_F8(N, n0, n1, n2)                                    \
+    BSRI_WGMMA_F8_OF(N, 0, 0, "k32.f32.e4m3.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 0, 1, "k32.f32.e4m3.e5m2", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 0, "k32.f32.e5m2.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 1, "k32.f32.e5m2.e5m2", n0, n1, n2)
+BSRI_WGMMA_F8(64, "%32", "%33", "%34")
+BSRI_WGMMA_F8(96, "%48", "%49", "%50")
+BSRI_WGMMA_F8(128, "%64", "%65", "%66")
+BSRI_WGMMA_F8(192, "%96", "%97", "%98")
+BSRI_WGMMA_F8(256, "%128", "%129", "%130")
 #endif
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
@@ -4613,6 +4635,10 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma-epilogue: from sums to out                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* threadIdx.x; read anew where twice the sums leave no registers for what is computed from it. */
+template <class L> __device__ __forceinline__ int bsri_wgmma_thread(void) {
+    return L::PROMOTED ? bsri_dev_thread() : (int)threadIdx.x;
+}
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
    bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
@@ -4627,7 +4653,7 @@ template <class L> struct bsri_wgmma_box {
     }
     /* Where this lane's line of 8 x 8 stands, as stmatrix and ldmatrix have it. */
     static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
-        const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
+        const uint32_t lane = bsri_wgmma_thread<L>() % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
         if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
         return box + bsri_swizzle<COLUMN>(c, warp() * 2 + low);
     }
@@ -4643,7 +4669,7 @@ template <class L> struct bsri_wgmma_box {
     static __device__ __forceinline__ bool leads(bool by_rows) {
         return bsri_dev_thread() % 32 == 0 && (!shared(by_rows) || warp() == 0); /* read anew: rs kernels can't hold a lane */
     }
-    static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + threadIdx.x / 128 : 2 + threadIdx.x / 64; }
+    static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + bsri_wgmma_thread<L>() / 128 : 2 + bsri_wgmma_thread<L>() / 64; }
     static __device__ __forceinline__ void sync(bool by_rows) {
         if (shared(by_rows)) bsri_named_sync(barrier(), COLUMN);
         else __syncwarp();
@@ -4707,7 +4733,7 @@ template <class L> struct bsri_wgmma_terms {
         if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
     }
     __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
-        const char *const at = bsri_dev_at(o.data, o.dtype, (row + threadIdx.x % 32 / 4) * o.rs);
+        const char *const at = bsri_dev_at(o.data, o.dtype, (row + bsri_wgmma_thread<L>() % 32 / 4) * o.rs);
         const int64_t step = 8 * o.rs;
 #pragma unroll
         for (int h = 0; h < 2; h++)
@@ -4715,7 +4741,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Prefetches a line of the tile's columns to the L1. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
-        const int n = threadIdx.x % 32 * 8;
+        const int n = bsri_wgmma_thread<L>() % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
     /* For BSRI_EPILOGUE_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
@@ -4759,7 +4785,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Where piece i of a lane stands in a box: as out is staged. */
     static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
-        const int lane = threadIdx.x % 32, r = lane / 8;
+        const int lane = bsri_wgmma_thread<L>() % 32, r = lane / 8;
         const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
                                           : bsri_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
         return (to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN);
@@ -4771,7 +4797,7 @@ template <class L> struct bsri_wgmma_terms {
     /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
        have 16 bits, both are packed in y[2 j]. */
     __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
-        const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
+        const int c = n + bsri_wgmma_thread<L>() % 4 * 2, rest = cols - c;
         if (f32) {
             const char *at = o.data + (int64_t)(col + c) * 4;
 #pragma unroll
@@ -4787,7 +4813,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* f(i, where) for the eight pairs of f32 of 16 x 32 from column n on, as far as they are there. */
     template <class F> __device__ __forceinline__ void pairs(const bsri_dev_operand &o, int n, const F &f) const {
-        const int lane = threadIdx.x % 32, c = n + lane % 4 * 2;
+        const int lane = bsri_wgmma_thread<L>() % 32, c = n + lane % 4 * 2;
         char *const at = (char *)o.data + ((row + lane / 4) * o.rs + col + c) * 4;
         const int64_t down = 32 * o.rs;
 #pragma unroll
@@ -4956,7 +4982,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
-    const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
+    const int lane = bsri_wgmma_thread<L>() % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
@@ -5127,6 +5153,15 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+    } else if constexpr (T::F8) {
+        const bool f16 = m.p.out.dtype == BSR_F16;
+        if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && f16)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_bf16, L>(m, f, terms, at, sum);
+        else if (f16) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_bf16, L>(m, f, terms, at, sum);
     } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
@@ -5211,6 +5246,47 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
     if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
+/* The same where sums leave the tensor core after 128 products, for registers that add them up in f32. 96 columns are
+   formed at a time, as there are no registers for twice as many sums; the other warpgroup's products run while they are added.
+   Stages of 64 products are taken by twos, of those that have products for this warpgroup; one alone where the next has none, as
+   none may stay held then. */
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_promoted(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                            bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
+                                                            float (&sum)[L::TN / 2]) {
+    constexpr bool TWOS = L::LINE == 64;
+    typename bsri_wgmma_mainloop<L>::source source;
+    uint32_t flags = 0, held = 0; /* a stage that waits for its other half: its number and one */
+#pragma unroll
+    for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
+#pragma unroll 1
+    while (!flags) {
+        const bsri_wgmma_stage<L::GROUP> &note = s.note[at.stage];
+        bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
+        const uint32_t word = note.work[own.half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        flags = word >> BSRI_WGMMA_FLAGS & (BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT);
+        if (flags && at.first) {
+            bsri_wgmma_tile_state &tile = s.tile[own.warp];
+            tile.item = note.item, tile.line = note.row[own.strip >> m.block_bits], tile.col = note.col;
+        }
+        const uint32_t now = at.stage;
+        at.template advance<L::STAGES>();
+        if (TWOS && work && !held && !flags) {
+            held = now + 1;
+            continue;
+        }
+        if (TWOS && held && work) {
+            source.template promote<TA, TB, 2>(sum, at, held - 1, now, own.half);
+        } else if (held || work) {
+            source.template promote<TA, TB, 1>(sum, at, held ? held - 1 : now, now, own.half);
+            if (held) bsri_mbarrier_arrive(at.empty + 8 * now);
+        } else {
+            bsri_mbarrier_arrive(at.empty + 8 * now);
+        }
+        held = 0;
+    }
+    return flags;
+}
 /* Brings the first panel of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors.
    Some CTAs ask for all of it: shared by all, those that start late would ask too late. The second panel is not brought: with
    it, it took longer than with none (note N3). */
@@ -5218,6 +5294,12 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
         bsri_dev_prefetch(m.rows.b + i * m.b_line, (uint32_t)m.ahead_bytes);
+}
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_f8(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                      bsri_wgmma_pipe &at, const bsri_wgmma_rows &own, float (&sum)[L::TN / 2]) {
+    if constexpr (L::PROMOTED) return bsri_wgmma_mma_promoted<T, L, TA, TB>(m, s, at, own, sum);
+    else return bsri_wgmma_mma<T, L, TA, TB>(m, s, at, own, sum);
 }
 /* The stages of one tile by how its operands lie; the flags of the last one. */
 template <class T, class L>
@@ -5228,6 +5310,13 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, b
         if (!m.listed) return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_mma<T, L, 2, 0>(m, s, at, own, sum);
+    } else if constexpr (T::F8) { /* by their formats */
+        switch (bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype)) {
+            case 0: return bsri_wgmma_mma_f8<T, L, 0, 0>(m, s, at, own, sum);
+            case 1: return bsri_wgmma_mma_f8<T, L, 1, 0>(m, s, at, own, sum);
+            case 2: return bsri_wgmma_mma_f8<T, L, 0, 1>(m, s, at, own, sum);
+            default: return bsri_wgmma_mma_f8<T, L, 1, 1>(m, s, at, own, sum);
+        }
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
@@ -5298,8 +5387,8 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
@@ -5338,6 +5427,7 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
         }
     };
     struct source {
+        static constexpr int WIDE = 128;
         int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_storage<GROUP> &, uint32_t) { keep = 0; }
@@ -5352,17 +5442,54 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
         template <int TA, int TB, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
+            constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
             const uint64_t a = bsri_wgmma_desc<LINE>(at + half * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
+            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, b_across ? 8192 : 0);
             bsri_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < LINE / 32; k++)
-                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16),
-                                              k ? 1 : keep);
+                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (a_across ? 2048 / 16 : 32 / 16),
+                                              b + k * (b_across ? 2048 / 16 : 32 / 16), k ? 1 : keep);
             bsri_wgmma_commit();
             keep = 1;
             bsri_wgmma_wait<1>();
             release();
+        }
+        /* Products of one stage or two, added to the sums in f32; the stages are given back. */
+        template <int TA, int TB, int COUNT>
+        __device__ __forceinline__ void promote(float (&sum)[TN / 2], const bsri_wgmma_pipe &at, uint32_t stage, uint32_t second,
+                                                int half) {
+            float part[WIDE / 2]; /* one for all: else more than one would be kept at a time */
+#pragma unroll
+            for (int i = 0; i < WIDE / 2; i++) bsri_wgmma_unset(part[i]);
+            promote_from<TA, TB, COUNT, 0>(sum, part, at, stage, second, half);
+        }
+        /* From column `first` on. 96 of them at a time: 48 sums. */
+        template <int TA, int TB, int COUNT, int FIRST>
+        __device__ __forceinline__ void promote_from(float (&sum)[TN / 2], float (&all)[WIDE / 2], const bsri_wgmma_pipe &at,
+                                                     uint32_t stage, uint32_t second, int half) {
+            constexpr int NOW = TN - FIRST < WIDE ? TN - FIRST : WIDE;
+            float (&part)[NOW / 2] = (float (&)[NOW / 2])all;
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int c = 0; c < COUNT; c++) {
+                const uint32_t from = at.base + (c ? second : stage) * L::STAGE;
+                const uint64_t a = bsri_wgmma_desc<LINE>(from + half * BLOCK, 0);
+                const uint64_t b = bsri_wgmma_desc<LINE>(from + 2 * BLOCK + FIRST * LINE, 0);
+#pragma unroll
+                for (int k = 0; k < LINE / 32; k++)
+                    bsri_wgmma<T, NOW, TA, TB>::ss(part, a + k * 2, b + k * 2, c || k ? 1 : 0);
+            }
+            bsri_wgmma_commit();
+            bsri_wgmma_wait<0>();
+            bsri_wgmma_done(part);
+            if (FIRST + NOW == TN) {
+                bsri_mbarrier_arrive(at.empty + 8 * stage);
+                if (COUNT == 2) bsri_mbarrier_arrive(at.empty + 8 * second);
+            }
+#pragma unroll
+            for (int i = 0; i < NOW / 2; i++) sum[FIRST / 2 + i] += part[i];
+            if constexpr (FIRST + NOW < TN) promote_from<TA, TB, COUNT, FIRST + NOW>(sum, all, at, stage, second, half);
         }
         static __device__ __forceinline__ bool has_nan(const typename T::sum (&)[TN / 2], int) { return false; }
     };
@@ -5615,10 +5742,10 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     if ((int)gridDim.x >= m.group_ctas && blockIdx.x >= gridDim.x / m.group_ctas * m.group_ctas)
         return; /* too few CTAs are left for a team */
     if (threadIdx.x >= 128) {
-        bsri_setmaxnreg_inc<208>();
+        bsri_setmaxnreg_inc<L::CONSUMES>();
         bsri_wgmma_consume<T, L>(m, s, bsri_shared);
     } else {
-        bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
+        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
         if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared);
         else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, threadIdx.x / 32 - 1);
         else bsri_wgmma_schedule<L::GROUP>(m, s);
@@ -6123,7 +6250,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
             bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                            i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
+                                            i * m.depth, row, batch, col, count * m.b_boxes);
         }
     }
 }
@@ -6387,42 +6514,66 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
         }
     }
 }
-/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
-template <class T, int N, int TA, int TB>
+/* A stage, of 128 products, whose sums leave the tensor core after it: 64 columns at a time. */
+template <class T, int N, int TA, int TB, int FIRST = 0>
+__device__ __forceinline__ void bsri_wgmma_sampled_promote(uint64_t x, uint64_t y, float (&sum)[128], float (&part)[32]) {
+    bsri_wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) bsri_wgmma<T, 64, TA, TB>::ss(part, x + k * 2, y + FIRST * (BSRI_WSAMPLED_LINE / 16) + k * 2, k);
+    bsri_wgmma_commit();
+    bsri_wgmma_wait<0>();
+    bsri_wgmma_done(part);
+#pragma unroll
+    for (int i = 0; i < 32; i++) sum[FIRST / 2 + i] += part[i];
+    if constexpr (FIRST + 64 < N) bsri_wgmma_sampled_promote<T, N, TA, TB, FIRST + 64>(x, y, sum, part);
+}
+/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. PROMOTED: as bsri_wgmma_ss has it. */
+template <class T, int N, int TA, int TB, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_mainloop(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                        bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     const int steps = m.reduce * m.steps;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
-    const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
+    constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+    const uint32_t a_step = (a_across ? 2048 : 32) >> 4,
+                   b_step = (uint32_t)(b_across ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
-    if (!steps) {
+    float part[PROMOTED ? 32 : 1];
+    if (PROMOTED || !steps) {
 #pragma unroll
         for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+    }
+    if (PROMOTED) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) bsri_wgmma_unset(part[PROMOTED ? i : 0]);
     }
 #pragma unroll 1
     for (int i = 0; i < steps; i++, ring.advance()) { /* the first product is not added to what is there */
         const uint32_t at = ring.stage * ring.bytes;
         const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
         bsri_mbarrier_wait(full + 8 * ring.stage, ring.phase());
-        bsri_wgmma_fence();
+        if constexpr (PROMOTED) {
+            bsri_wgmma_sampled_promote<T, N, TA, TB>(x, y, sum, part);
+        } else {
+            bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++)
-            bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
-        bsri_wgmma_commit();
-        bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+            for (int k = 0; k < BSRI_WSAMPLED_LINE / 32; k++)
+                bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
+            bsri_wgmma_commit();
+            bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+        }
         if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * ring.stage);
     }
 }
 /* What wgmma wants to know at compile time is decided around the loop; all else is there once. */
-template <class T, int N>
+template <class T, int N, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                             bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
-    if (__builtin_expect(!m.a_across, 1)) {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 0, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 0, 0>(m, s, ring, a, b, sum);
+    if (__builtin_expect(!m.a_form, 1)) {
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 0, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 0, 0, PROMOTED>(m, s, ring, a, b, sum);
     } else {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 1, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 1, 0>(m, s, ring, a, b, sum);
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 1, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 1, 0, PROMOTED>(m, s, ring, a, b, sum);
     }
 }
 /* A warpgroup without columns in a tile gives its stages back. */
@@ -6435,10 +6586,11 @@ __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sam
     }
 }
 /* The multiplying warps. entry, mine: blocks side by side. */
-template <class T>
+template <class T, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          uint32_t base) {
-    const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
+    /* warpgroup 0 fetches. PROMOTED: the same in all lanes, as the compiler sees, which takes fewer registers. */
+    const int group = (PROMOTED ? __shfl_sync(~0u, (int)threadIdx.x / 128, 0) : (int)threadIdx.x / 128) - 1;
     bsri_sampled_pipe ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
     base = bsri_wgmma_desc_address(base); /* what is added to it stays within */
     for (;; tiles.advance()) {
@@ -6449,22 +6601,27 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
                                                                             : group ? count - half
                                                                                     : half)
                                                                            << m.shift;
-        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
-        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
+        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_LINE;
+        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_LINE;
         if (!count) return;
         bsri_sampled_pipe_cut(ring, bsri_wgmma_sampled_bytes(m, count));
-        const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        const int cols = mine << m.bits;
         float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
                            loop */
 #pragma unroll
         for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
-        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
-        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192>(m, s, ring, a, b, sum);
-        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
-        else if (cols) bsri_wgmma_sampled_multiply<T, 64>(m, s, ring, a, b, sum);
+        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols) bsri_wgmma_sampled_multiply<T, 64, PROMOTED>(m, s, ring, a, b, sum);
         else bsri_wgmma_sampled_pass(m, s, ring);
+        const int thread = PROMOTED ? bsri_dev_thread() : (int)threadIdx.x, line = row + thread / 32 % 4 * 16 + thread % 32 / 4;
         const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
-        if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
+        if constexpr (T::F8) {
+            if (m.plain && m.p.out.dtype == BSR_F16) bsri_wgmma_sampled_store<bsri_mma_f16>(m, tile, o, sum, line, entry, mine);
+            else if (m.plain) bsri_wgmma_sampled_store<bsri_mma_bf16>(m, tile, o, sum, line, entry, mine);
+            else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
+        } else if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
         else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
         bsri_mbarrier_arrive(bsri_smem_address(&s.tile_empty[tiles.stage])); /* each thread has read */
     }
@@ -6479,7 +6636,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
    Shared memory:
      dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 stages of equal size, multiples of 1 KB; small tiles have more stages,
                and the ring is cut anew where their number changes. A stage is
-       0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
+       0       mat2: count x b_boxes boxes of b_box bytes, m.depth products deep; an entry has one, or one for each 64 columns
        behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
      static:   bsri_wgmma_sampled_storage
 
@@ -6531,21 +6688,21 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     __syncthreads();
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
-        bsri_setmaxnreg_dec<120>();
+        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
         bsri_wgmma_sampled_produce(m, s, place, base);
     } else {
-        bsri_setmaxnreg_inc<192>();
-        bsri_wgmma_sampled_consume<T>(m, s, base);
+        bsri_setmaxnreg_inc<L::CONSUMES>();
+        bsri_wgmma_sampled_consume<T, L::PROMOTED>(m, s, base);
     }
 #endif
 }
 
 /* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
 static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsri_tensor_batch *batch, const bsr_dense *d,
-                                  int64_t others, int64_t inner, int along, int wide, int pairs) {
+                                  int64_t others, int64_t inner, int along, int depth, int wide, int pairs) {
     const int64_t unit = (int64_t)bsr_dtype_size(d->dtype), line = d->col_stride == 1 ? d->row_stride : d->col_stride;
     const int64_t size[2] = {along ? inner : others, along ? others : inner};
-    const int32_t box[4] = {along ? BSRI_WSAMPLED_DEPTH : wide, along ? wide : BSRI_WSAMPLED_DEPTH, 1, 1};
+    const int32_t box[4] = {along ? depth : wide, along ? wide : depth, 1, 1};
     if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, batch)) return 0;
     const int64_t sizes[4] = {size[0], size[1], batch->size[0], batch->size[1]};
     const int64_t stride[3] = {line * unit, bsri_max(16, batch->stride[0] * unit), bsri_max(16, batch->stride[1] * unit)};
@@ -6554,15 +6711,15 @@ static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsr
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry) {
     const int along1 = p->mat1.col_stride == 1, along2 = p->mat2.col_stride != 1;
     const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64,
-              lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
-    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
-    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
-    m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
-    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+              lines = along2 ? BSRI_WSAMPLED_LINE : 2 * cols;
+    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_LINE;
+    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_LINE;
+    m->a_kind = bsri_wgmma_desc_bits(along1 ? BSRI_WSAMPLED_LINE : 128, 0);
+    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : m->depth * lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
-    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
+    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, m->depth, rows,
                                   along1 && along2) &&
-           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
+           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, m->depth, cols,
                                   along1 && along2);
 }
 

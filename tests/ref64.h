@@ -141,7 +141,11 @@ typedef struct ref_finish_args {
     double product; /* relative error of a product of two elements before it is added */
 } ref_finish_args;
 /* f32 operands as TF32, 11 bits each; as two such numbers, of whose four products the smallest is left out. */
+#ifndef REF_F8_ERROR
+#define REF_F8_ERROR 0 /* mirror.h: where sums of 128 products of 8-bit floats are formed in a tensor core */
+#endif
 TF double ref_product_error(int dtype, unsigned exec_flags) {
+    if (t_is_f8(dtype)) return REF_F8_ERROR;
     if (dtype != BSR_F32) return 0;
     return exec_flags & BSR_EXEC_TF32 ? 0x1p-10 + 0x1p-22 : exec_flags & BSR_EXEC_TF32X3 ? 0x1p-20 : 0;
 }
@@ -393,6 +397,7 @@ TF ref_result ref_sampled(double beta, const bsr_matrix *input, double alpha, co
     f.alpha = alpha, f.out_dtype = BSR_F64, f.compute = ref_compute(mat1->dtype);
     f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
     if (!t_is_float(out_dtype)) f.out_dtype = BSR_I32;
+    if (t_is_f8(mat1->dtype)) f.product = ref_product_error(mat1->dtype, exec_flags);
     r = ref_finish(&sum, &f);
     if (beta != 0) in = ref_matrix(input, NULL);
     for (b = 0; b < r.want.items; b++)
