@@ -579,13 +579,16 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                int allowed = *ref_at(&count, im, i, j) != 0;
+                const int64_t off = j - i - o->causal_offset;
+                int allowed = *ref_at(&count, im, i, j) != 0, looked_at = !(o->flags & BSR_ATTENTION_FULL);
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
-                if (o->flags & BSR_ATTENTION_CAUSAL && !(j <= i + o->causal_offset)) allowed = 0;
-                if (o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
+                if (looked_at && o->flags & BSR_ATTENTION_CAUSAL && off > 0) allowed = 0;
+                if (looked_at && o->flags & BSR_ATTENTION_WINDOW && !(-o->window_left <= off && off <= o->window_right))
+                    allowed = 0;
+                if (looked_at && o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
 #ifdef BSRSPARSE_USER_FUNCTIONS
-                if (o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
-                if (o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
+                if (looked_at && o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
+                if (looked_at && o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
 #endif
                 if (!allowed) continue;
                 for (d = q->cols - 1; d >= 0; d--) {
@@ -596,7 +599,7 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 ds[j] = fabs(scale) * ((double)q->cols + 2) * u * (double)mag + 2 * u * fabs(s[j]);
                 if (o->flags & BSR_ATTENTION_MASK_ADDITIVE) s[j] += m, ds[j] += 2 * u * (fabs(m) + fabs(s[j]));
                 if (rel.v) term = ref_seen(&rel, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
-                if (kp.v)
+                if (kp.v && (looked_at || o->key_padding_mode == BSR_MASK_ADD))
                     term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term,
                     ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
                 if (s[j] == -inf) {

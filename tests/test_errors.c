@@ -1451,9 +1451,9 @@ TEST(contexts) {
     bsr_destroy(ctx);
 }
 /* The word of BSR_EXEC_CHECK_INDICES, as the header describes it; on the CPU it says what the record says. */
-static uint64_t word_of(uint64_t operand, uint64_t item, uint64_t index) { return ~(operand << 58 | item << 50 | index); }
+static uint64_t word_of(uint64_t operand, uint64_t item, uint64_t index) { return ~(operand << 56 | item << 48 | index); }
 TEST(device_status) {
-    const uint64_t most = (UINT64_C(1) << 50) - 1;
+    const uint64_t most = (UINT64_C(1) << 48) - 1;
     bsr_error error;
     char text[320];
     int item;
@@ -1469,7 +1469,7 @@ TEST(device_status) {
             CHECK(error.item == item && error.operand == BSR_ARG_A && error.index == 7 && error.status == (int)s);
         CHECK_INT(bsr_device_status(word_of(BSR_ARG_A, (uint64_t)item, 7), NULL), s);
     }
-    CHECK_INT(bsr_device_status(word_of(63, BSR_ITEM_COL_RANGE, 7), &error), BSR_BAD_ARGUMENT);
+    CHECK_INT(bsr_device_status(word_of(255, BSR_ITEM_COL_RANGE, 7), &error), BSR_BAD_ARGUMENT);
     CHECK_INT(bsr_device_status(~UINT64_C(0), &error), BSR_BAD_ARGUMENT), CHECK_INT(error.item, BSR_ITEM_STATUS_WORD);
     CHECK_INT(bsr_device_status(word_of(BSR_ARG_B, BSR_ITEM_COL_RANGE, most - 1), &error), BSR_BAD_STRUCTURE);
     CHECK_INT(error.index, most - 1), CHECK_INT(error.value, BSR_VALUE_UNKNOWN);
