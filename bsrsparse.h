@@ -252,6 +252,7 @@
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -449,7 +450,8 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
-    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")
+    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
+    X(BSR_ARG_A_SCALES, 67, "a_scales") X(BSR_ARG_B_SCALES, 68, "b_scales")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -618,6 +620,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
+    X(BSR_ITEM_SCALES, BSR_UNSUPPORTED, "scales of operands are not taken here")                                       \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -884,6 +887,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_SCALES, 37, "no kernel for operands with such scales") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
@@ -1039,8 +1043,31 @@ enum {
     BSRI_USER_MASK_END
 };
 
+typedef enum bsr_scales_flag {
+    BSR_SCALES_BLOCKS = 1 << 0, /* of a: each stored block has scales of its own */
+    BSR_SCALES_FLAG_FORCE_32 = 0x7fffffff
+} bsr_scales_flag;
+#define BSR_SCALES_BLOCKS BSRI_FLAG(BSR_SCALES_BLOCKS)
+
+/* What the stored numbers of an operand of 8 bits are multiplied by to be its values, as torch._scaled_mm has it: element (i, j)
+   by scale(i / group_rows, j / group_cols). scale has ceil(rows / group_rows) rows and ceil(cols / group_cols) columns, of the
+   operand as it is handed over (a, not op(a)), any strides, and batch dimensions that broadcast as the operand's do. So one scale
+   for all is groups of 0 x 0; one for each row 1 x 0; 1 x 128 and 128 x 128 are groups along the products. Nothing is inferred
+   from sizes. BSR_SCALES_BLOCKS: groups are counted inside a block, sizes are of a block, and a last batch dimension of nnz
+   stored blocks comes with them (of a ragged matrix: all); absent blocks have none, and what a grid holds for them is not read.
+   They come with a call, in its epilogue, and not with bsr_matrix or bsr_dense: these stay plain arrays, so that no view,
+   conversion, file or binding meets a scale that it would have to apply or might overlook; both operands' stand in one place; and
+   those that do not change along the products are what left_alpha and right_alpha are, and are applied as these. (Of a row or a
+   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.) */
+typedef struct bsr_scales {
+    const bsr_dense *scale;         /* of any float type but those of 8 bits */
+    int64_t group_rows, group_cols; /* rows and columns of the operand that share one; 0: all */
+    uint32_t flags;                 /* BSR_SCALES_* */
+    int32_t reserved;
+} bsr_scales;
+
 /* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
-   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. */
+   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. a_scales, b_scales: of bsr_dense_addmm. */
 typedef struct bsr_epilogue {
     const bsr_dense *left_alpha;  /* rows x 1 */
     const bsr_dense *right_alpha; /* 1 x cols */
@@ -1050,6 +1077,7 @@ typedef struct bsr_epilogue {
     const void *user_data;        /* handed to a user function */
     int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
     int32_t reserved;
+    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits are stored with scales */
 } bsr_epilogue;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2082,6 +2110,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_F8 1
 #endif
+#if defined(BSRSPARSE_NO_SCALES) || defined(BSRSPARSE_NO_PRODUCT) || (!BSRI_HAS_F8 && !BSRI_HAS_I8)
+#define BSRI_HAS_SCALES 0
+#else
+#define BSRI_HAS_SCALES 1
+#endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
 #if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
@@ -2620,6 +2653,7 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
 #define BSRI_F8 (0u BSRI_TYPES_F8(BSRI_X_OPERAND))
+#define BSRI_BYTES (BSRI_F8 | BSRI_BIT(BSR_I8)) /* operands that scales may come with */
 #define BSRI_REALS (BSRI_FLOATS | BSRI_F8)
 #define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
@@ -5883,6 +5917,13 @@ typedef struct bsri_index_apart {
     bsri_view view;
     int64_t lines;
 } bsri_index_apart;
+/* Scales of one side as its products meet them: those of line i (a row of op(A), a column of b) and of product k of an item stand
+   `line` and `along` elements apart for each line_group and along_group of them; of op(A) perhaps from stored block to block. */
+typedef struct bsri_scaling {
+    bsr_dense of; /* data null: none, all are 1; without a dimension of blocks */
+    int64_t line_group, along_group, line, along, block; /* block: elements, where `blocks` */
+    int32_t blocks, reserved;
+} bsri_scaling;
 #define BSRI_MATRIX_UNEVEN (1u << 30) /* of bsr_matrix.flags, our own: items have inner sizes of their own, the largest is told */
 
 typedef struct bsri_product {
@@ -5900,7 +5941,9 @@ typedef struct bsri_product {
     const bsri_index_apart *index; /* not null: where items' transposed indices stand (CUDA) */
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
+    bsri_scaling a_scales, b_scales; /* those that change along the products, and others that are no factors of lines */
 } bsri_product;
+static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
 #if defined(__GNUC__)
 #define BSRI_ALIGN64 __attribute__((aligned(64)))
@@ -6911,16 +6954,115 @@ static void bsri_product_turn(bsri_engine *e) {
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
 }
+/* --- products of operands with scales: the products of a group are added up, then scaled and added to totals --- */
+static double bsri_scale_at(const bsri_scaling *s, const char *from, int64_t line, int64_t along) {
+    return bsri_load_f64(from, s->of.dtype, line / s->line_group * s->line + along / s->along_group * s->along);
+}
+/* Where an item's scales start, or a stored block's. */
+static const char *bsri_scales_from(const bsri_scaling *s, const bsri_batch *batch, int64_t item, int64_t block) {
+    if (!s->of.data) return NULL;
+    return bsri_at(s->of.data, s->of.dtype, bsri_dense_offset(batch, item, &s->of) + (s->blocks ? block * s->block : 0));
+}
+/* An entry of a tile's list: its stored block, its row of blocks of b; 0: there are no more. */
+static int bsri_scaled_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, int64_t *block, int64_t *row) {
+    const int dt = e->job->a->index_dtype;
+    for (; c->at < c->end; c->at++) {
+        *block = c->at;
+        if (e->kind == BSRI_LIST_TRANSPOSED)
+            *block = bsri_index(c->position, dt, c->at), *row = bsri_index(c->row, dt, c->at);
+        else if (e->kind == BSRI_LIST_ROWS) *row = bsri_index(c->col, dt, c->at);
+        else {
+            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            if (bsri_index(c->col, dt, c->at) != tile) continue;
+            *row = c->extra;
+        }
+        c->at++;
+        return 1;
+    }
+    return 0;
+}
+/* totals += the tile's sums, number by number times both factors. */
+#define BSRI_SCALED_ADD(F, S)                                                                      \
+    for (i = 0; i < rows; i++)                                                                     \
+        for (j = 0; j < w->cols; j++)                                                              \
+            ((F *)total)[i * w->panel + j] += (F)left[i] * (F)right[j] * (F)((const S *)w->c_tile)[i * w->panel + j];
+static void bsri_scaled_add(const bsri_work *w, void *total, int64_t rows, const double *left, const double *right) {
+    int64_t i, j;
+    if (w->compute == BSR_F64) BSRI_SCALED_ADD(double, double)
+    else if (w->compute == BSR_I32) BSRI_SCALED_ADD(float, int32_t)
+    else BSRI_SCALED_ADD(float, float)
+}
+/* Rows [row, row + rows) of a tile: totals of one problem item. */
+static void bsri_scaled_sums(const bsri_engine *e, bsri_work *w, const bsri_sum_step *s, int64_t tile, int64_t col, int64_t row,
+                             int64_t rows, void *total) {
+    const bsri_product *job = e->job;
+    const bsri_scaling *sa = &job->a_scales, *sb = &job->b_scales;
+    const int64_t cols = bsri_min(e->panel, e->width - col);
+    const int64_t b_at = col * s->b->col_stride + bsri_dense_offset(&job->batch, s->item, s->b);
+    double left[BSRI_TILE_ROWS], right[2 * BSRI_TILE_BYTES / 4];
+    int64_t block, below, k, kc, n;
+    bsri_cursor c;
+    memset(&c, 0, sizeof c);
+    bsri_cursor_matrix(e, &c, s, tile);
+    while (bsri_scaled_next(e, &c, tile, &block, &below)) {
+        const char *a = bsri_at(c.values, w->a.dtype, block * e->a_block + row * e->a_rs);
+        const char *b = bsri_at(s->b->data, w->b.dtype, b_at + below * e->bc * e->b_rs);
+        const char *a_from = bsri_scales_from(sa, &job->batch, s->item, block);
+        const char *b_from = bsri_scales_from(sb, &job->batch, s->item, 0);
+        const int64_t line = row + (sa->blocks ? 0 : tile * e->br), a_k = sa->blocks ? 0 : below * e->bc, b_k = below * e->bc;
+        for (k = 0; k < e->bc; k += kc) {
+            kc = e->bc - k;
+            if (a_from) kc = bsri_min(kc, sa->along_group - (a_k + k) % sa->along_group);
+            if (b_from) kc = bsri_min(kc, sb->along_group - (b_k + k) % sb->along_group);
+            bsri_work_begin(w, 0, rows, cols, kc);
+            bsri_work_add(w, bsri_at(a, w->a.dtype, k * e->a_cs), bsri_at(b, w->b.dtype, k * e->b_rs), a, b);
+            bsri_work_end(w);
+            for (n = 0; n < rows; n++) left[n] = a_from ? bsri_scale_at(sa, a_from, line + n, a_k + k) : 1.0;
+            for (n = 0; n < cols; n++) right[n] = b_from ? bsri_scale_at(sb, b_from, col + n, b_k + k) : 1.0;
+            bsri_scaled_add(w, total, rows, left, right);
+        }
+    }
+}
+static void bsri_scaled_task(void *arg, int64_t task) {
+    const bsri_engine *e = (const bsri_engine *)arg;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    BSRI_ALIGN64 double total[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
+    bsri_product job = *e->job;
+    bsri_engine whole = *e;
+    int64_t n, r;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    job.compute = e->type, whole.job = &job; /* totals are what the epilogue computes in */
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
+        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
+        bsr_position at;
+        if (tile < 0) continue;
+        memset(total, 0, sizeof total);
+        w.rows = rows, w.cols = bsri_min(e->panel, e->width - panel * e->panel);
+        for (r = 0; r < e->reduce; r++) {
+            const bsri_sum_step s = bsri_step_of(e, item, r);
+            bsri_scaled_sums(e, &w, &s, tile, panel * e->panel, row, rows, total);
+        }
+        memcpy(w.c_tile, total, sizeof total);
+        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
+        bsri_product_finish(&whole, &w, at, rows);
+    }
+}
+
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
+    const int scaled = bsri_is_scaled(job);
     bsri_engine e;
     int64_t work, listed;
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
-    e.few = bsri_few_mode(&e);
-    e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
-    bsri_product_turn(&e);
+    e.few = scaled ? (int)BSRI_FEW_NONE : bsri_few_mode(&e);
+    e.gather = e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br)
+                                                                                               : 1;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
+    if (!scaled) bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
@@ -6933,7 +7075,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
+    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 
 /* --- sums of products: each term is a product of its own kind, all have one tile of sums --- */
@@ -7052,6 +7194,7 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
     const bsri_index_apart *index; /* as bsri_product's */
+    bsri_scaling a_scales, b_scales;
 } bsri_product_call;
 
 /* Which results may operands of this dtype give? */
@@ -7095,6 +7238,35 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     return BSR_OK;
 }
 
+/* Scales of an operand of rows x cols elements; by_block: those of a block, whose number is nnz (-1: no blocks). */
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int64_t rows,
+                                    int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    const int blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    bsr_dense d;
+    if (s->reserved || s->flags & ~(a ? BSR_SCALES_BLOCKS : 0u))
+        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
+    if (!(BSRI_BYTES & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
+    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
+    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
+    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
+    BSRI_TRY(bsri_check_dense(c, set, s->scale, id, BSRI_FLOATS, BSRI_READ));
+    d = *s->scale;
+    if (blocks) {
+        rows = a->block_rows, cols = a->block_cols;
+        if (d.batch_dims < 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d.batch_dims, 1);
+        d.batch_dims--;
+        if (d.batch[d.batch_dims] != a->nnz)
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, id, d.batch_dims, d.batch[d.batch_dims], a->nnz);
+    }
+    rows = s->group_rows ? bsri_ceil_div(rows, s->group_rows) : 1, cols = s->group_cols ? bsri_ceil_div(cols, s->group_cols) : 1;
+    if (d.rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d.rows, rows);
+    if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
+    return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
+}
+static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
+    if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
+    return bsri_fail(c, BSR_ITEM_SCALES, e->a_scales ? BSR_ARG_A_SCALES : BSR_ARG_B_SCALES, -1, 0);
+}
 /* left_alpha, right_alpha, bias, activation. */
 static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
                                       int compute, const bsri_batch *batch) {
@@ -7138,11 +7310,23 @@ static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_produ
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
     return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
+/* Scales give floats. */
+static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
+                                            const bsri_batch *batch) {
+    const bsr_scales *sa = p->epilogue->a_scales, *sb = p->epilogue->b_scales;
+    const uint32_t floats = bsri_result_dtypes(p->a->dtype) & BSRI_REALS;
+    if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
+    if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
+    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, p->a->rows, p->a->cols, p->a, batch));
+    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
+}
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
     bsri_call last;
     BSRI_TRY(bsri_check_product_sizes(c, p));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue) BSRI_TRY(bsri_check_product_scales(c, p, set, &batch));
     BSRI_TRY(bsri_check_product_result(c, p, set, &batch));
     if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
     last = bsri_last_check(c);
@@ -7212,7 +7396,7 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
-    job.index = p->index;
+    job.index = p->index, job.a_scales = p->a_scales, job.b_scales = p->b_scales;
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -7248,9 +7432,51 @@ static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p)
     return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
 }
 
+/* along_rows: products run along the operand's rows as stored: its lines are columns. */
+static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t cols, int along_rows) {
+    bsri_scaling x;
+    int64_t swap;
+    memset(&x, 0, sizeof x);
+    if (!s) return x;
+    x.of = *s->scale, x.blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    if (x.blocks) x.block = x.of.batch_stride[--x.of.batch_dims];
+    x.line_group = s->group_rows ? s->group_rows : bsri_max(1, rows), x.line = x.of.rows > 1 ? x.of.row_stride : 0;
+    x.along_group = s->group_cols ? s->group_cols : bsri_max(1, cols), x.along = x.of.cols > 1 ? x.of.col_stride : 0;
+    if (along_rows) {
+        swap = x.line_group, x.line_group = x.along_group, x.along_group = swap;
+        swap = x.line, x.line = x.along, x.along = swap;
+    }
+    return x;
+}
+/* Scales that are the same for all products of a line are factors of out's rows or columns: the view of them, if there is none
+   yet; they are none of op(A)'s or b's then. */
+static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
+    const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
+    *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
+    if (!one && rows) view->rows = x->of.rows * x->of.cols;
+    if (!one && !rows) view->cols = x->of.rows * x->of.cols;
+    x->of.data = NULL;
+    return view;
+}
+/* The epilogue of a call with scales, and those that are left. */
+typedef struct bsri_folded {
+    bsr_epilogue epilogue;
+    bsr_dense left, right;
+} bsri_folded;
+static void bsri_fold_scales(bsri_product_call *p, bsri_folded *f) {
+    const bsr_epilogue *e = p->epilogue;
+    if (!e || !(e->a_scales || e->b_scales)) return;
+    p->a_scales = bsri_scaling_of(e->a_scales, p->a->rows, p->a->cols, p->trans);
+    p->b_scales = bsri_scaling_of(e->b_scales, p->b->rows, p->b->cols, 1);
+    f->epilogue = *e, f->epilogue.a_scales = f->epilogue.b_scales = NULL, p->epilogue = &f->epilogue;
+    f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, e->left_alpha, 1, &f->left);
+    f->epilogue.right_alpha = bsri_scaling_fold(&p->b_scales, e->right_alpha, 0, &f->right);
+}
 BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                                    const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
                                    const bsr_exec *exec) {
+    bsri_folded folded;
     bsri_spans set;
     bsri_product_call p;
     bsri_call c;
@@ -7266,6 +7492,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
+    bsri_fold_scales(&p, &folded);
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
     return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
 }
@@ -7311,6 +7538,7 @@ static bsr_status bsri_check_sum_operands(const bsri_call *c, bsri_sum_call *s, 
         BSRI_TRY(bsri_join(c, &s->batch, p[t].b->batch_dims, p[t].b->batch, p[t].id_b));
     }
     BSRI_TRY(bsri_check_batch_out(c, &s->batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     BSRI_TRY(bsri_check_product_result(c, p, set, &s->batch));
     last = bsri_last_check(c);
     for (t = 0; t < s->count; t++)
@@ -13490,6 +13718,7 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     BSRI_TRY(bsri_check_conv_sizes(c, p));
     BSRI_TRY(bsri_check_pair_dtypes(c, p->w->dtype, q->b->dtype, BSR_ARG_X, q->out->dtype, BSR_ARG_OUT));
     BSRI_TRY(bsri_join(c, &batch, q->out->batch_dims, q->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, q->epilogue));
     BSRI_TRY(bsri_check_product_result(c, q, &set, &batch));
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
@@ -15142,7 +15371,9 @@ typedef struct bsri_dev_product {
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
     int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
+    bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
+BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
    only those have that finish elements one by one. */
@@ -15306,6 +15537,8 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 
+/* Which operands have scales; those of columns differ inside 64 of them; those of two blocks side by side differ. */
+enum { BSRI_SCALED_LEFT = 1, BSRI_SCALED_RIGHT = 2, BSRI_SCALED_COLUMNS = 4, BSRI_SCALED_APART = 8 };
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
@@ -15347,6 +15580,7 @@ typedef struct bsri_dev_wgmma {
     int32_t join;
     uint32_t desc_mask, desc_step, desc_hi;
     int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
+    int32_t scaled; /* BSRI_SCALED_...: operands have scales, which stages bring */
     int64_t a_line;   /* bytes between lines of values as stored */
     int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
@@ -15539,19 +15773,27 @@ static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
 #undef BSRI_X
 
 /* Operands as tensor cores read them, and what is added up in; DTYPE: as stored; PRECISION: bsri_dev_product's. */
-template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
+template <class OF, int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
     typedef SUM sum;
+    typedef OF of;
     static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
-    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER;
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER, SCALED = false;
 };
-struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
-struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
-struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
-struct bsri_mma_f8 : bsri_mma_operand<BSR_E4M3, float> {}; /* of either format: operands say which */
-struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
-struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
-struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
+struct bsri_mma_bf16 : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> {};
+struct bsri_mma_f16 : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {};
+struct bsri_mma_i8 : bsri_mma_operand<bsri_mma_i8, BSR_I8, int32_t> {};
+struct bsri_mma_f8 : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {}; /* of either format: operands say which */
+/* Operands with scales: `of` is what is multiplied, `sum` their totals. */
+struct bsri_mma_i8_scaled : bsri_mma_operand<bsri_mma_i8, BSR_I8, float> {
+    static constexpr bool F8 = false, SCALED = true;
+};
+struct bsri_mma_f8_scaled : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
+    static constexpr bool SCALED = true;
+};
+struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
+struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_tf32 : bsri_mma_operand<bsri_mma_tf32, BSR_F32, float, 1> {};
+struct bsri_mma_tf32x3 : bsri_mma_operand<bsri_mma_tf32x3, BSR_F32, float, 2> {};
 
 /* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
    That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
@@ -15560,11 +15802,19 @@ struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
    is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 
+template <bool FIRST, class A, class B> struct bsri_either {
+    typedef A type;
+};
+template <class A, class B> struct bsri_either<false, A, B> {
+    typedef B type;
+};
 /* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
    coalesced. A: what is multiplied and added up; F: what sums are finished in. */
-template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile : bsri_tile {
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_, bool SCALED_ = false> struct bsri_simt_tile : bsri_tile {
     typedef A number;
     typedef F real;
+    static constexpr bool SCALED = SCALED_; /* operands have scales: F is what their totals are added up in */
+    typedef typename bsri_either<SCALED, F, A>::type total;
     static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256;
     static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
 };
@@ -15630,19 +15880,24 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
 
-/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
-   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. PROMOTED: of 8-bit floats; sums leave the
-   tensor core after 128 products. CONSUMES: registers of a thread that multiplies; those that fetch have what is left. */
+/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, 128 bytes of products a row;
+   blocks whose rows are shorter (LINE) are taken by twos, side by side, as the L2 brings lines of 64 bytes no faster than lines of
+   128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
+   know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core after 128
+   products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a second
+   box. */
 template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
-    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
-                         DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
+                         BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
+                         DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
     static constexpr bool PROMOTED = PROMOTED_;
-    static constexpr int CONSUMES = PROMOTED ? 216 : 208;
-    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = PROMOTED ? 1 : 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr int SCALES = PROMOTED ? (128 + TN) * 4 : 0; /* bytes, of JOIN slices each */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
+    static_assert(STAGES * (STAGE + JOIN * SCALES) + 8 * SPARE + 4096 <= SHARED || !PROMOTED,
+                  "stages, scales, 2 KB a multiplying warp, 2 KB a warpgroup for what belongs to columns");
     static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
 };
 
@@ -15661,7 +15916,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
     static constexpr bool RS = true, PROMOTED = false;
-    static constexpr int CONSUMES = 208, ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
     static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
 
@@ -15755,7 +16010,8 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
 /* What an instance is for: of products, which kernel beside the tier's own. */
 enum {
     BSRI_FOR_PRODUCT,
-    BSRI_FOR_PROMOTED, /* of 8-bit floats, by wgmma: sums leave the tensor core after 128 products */
+    BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
+    BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
@@ -15804,11 +16060,13 @@ enum {
 /* X(name, number, for, tier, type, block, costs, kernel, tile type): number: bsr_plan.instance, never changed; type: of operands,
    of simt kernels what is added up in; block: the smallest that it takes (largest instances come first where several do);
    costs: of >>cuda-estimates. The function is kernel<tile type>. */
-#define BSRI_KERNELS_SIMT(X, n, D, A, F)                                                                                   \
+#define BSRI_KERNELS_SIMT(X, n, D, A, F, S)                                                                                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                            \
     X(PRODUCT_SIMT_4X256_##D, n + 0, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 4, 256, 1, 4>)     \
     X(PRODUCT_SIMT_16X128_##D, n + 1, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)   \
     X(PRODUCT_SIMT_64X64_##D, n + 2, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))    \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                                                             \
+    X(PRODUCT_SIMT_SCALED_##D, n + 5, SCALED, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, S, 16, 128, 2, 4, true>)) \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
     X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
     X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
@@ -15859,6 +16117,8 @@ enum {
 #define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
     BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_SCALED(X, n, D, T) \
+    X(PRODUCT_MMA_SCALED_##D, n, SCALED, MMA, D, 32, I8, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -15952,11 +16212,16 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
+    BSRI_KERNELS_PROMOTED(X, 64_256, 386, I8, 64, bsri_mma_i8_scaled, 256, 64, true) \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
     BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
     BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
     BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
@@ -16007,9 +16272,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
 #define BSRI_KERNELS(X)                                                                          \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double, double))                  \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t, float))                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
@@ -16727,9 +16992,9 @@ static constexpr double bsri_long_least = 1.5;          /* or so many times what
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                     bsri_dev_product *m) {
-    bsri_wanted own = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
+    bsri_wanted own = bsri_want(bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
     const bsri_instance *x;
-    own.rows = p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
+    own.rows = bsri_dev_scaled(p) ? 0 : p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
     x = asked->tile_rows || asked->tile_cols ? bsri_find(&as_asked) : NULL;
     bsri_choice c = bsri_yes(x ? x : bsri_find(&own), BSR_WHY_ANY);
     if (!c.kernel) return c;
@@ -16745,15 +17010,24 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
+/* Kernels divide numbers of lines and products by groups in 32 bits. */
+static void bsri_narrow_scales(bsri_scaling *s) {
+    s->line_group = bsri_min(s->line_group, INT32_MAX), s->along_group = bsri_min(s->along_group, INT32_MAX);
+}
+static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
+/* Do scales change only where `step` products end, if at all? */
+static int bsri_scaled_by(const bsri_scaling *s, int64_t step) { return !s->of.data || !s->along || s->along_group % step == 0; }
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
-    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(dt, 0));
+    const bsri_wanted any = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(dt, 0));
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (!bsri_is_pair(dt, p->b.dtype) || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
     if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
+    if (!bsri_scaled_by(&p->a_scales, 32) || !bsri_scaled_by(&p->b_scales, 32)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -16761,7 +17035,7 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
 
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
+    bsri_wanted w = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
     w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
@@ -16837,6 +17111,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = x->number;
     /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
@@ -17044,6 +17319,7 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
+    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
     if (!bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
@@ -17429,7 +17705,16 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Do sums leave the tensor core after 128 products? */
-static int bsri_wgmma_promotes(const bsri_dev_product *p) { return bsri_is_f8(p->a.dtype) && !p->fast; }
+static int bsri_wgmma_promotes(const bsri_dev_product *p) {
+    return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
+}
+/* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
+static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
+    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+                         (double)p->a.nnz * (double)s->block;
+    if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+}
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p) {
     bsri_wanted w = bsri_want(bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA,
                               bsri_type_of(p->a.dtype, 0));
@@ -17448,6 +17733,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -17471,14 +17757,17 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
-    if (vector && bsri_is_f8(p->a.dtype) && bsri_mma_linear(p) && !beta) return BSRI_EPILOGUE_SCALE;
+    if (vector && (bsri_is_f8(p->a.dtype) || bsri_dev_scaled(p)) && bsri_mma_linear(p) && !beta) return BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
     if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
+    if (beta && vector && bsri_wgmma_promotes(p)) return BSRI_EPILOGUE_GENERIC; /* no box to bring it to */
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
     if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_EPILOGUE_GENERIC;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_EPILOGUE_GENERIC;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type) &&
+        (p->br < 64 || right->cols > 1 || !bsri_wgmma_takes(right)))
+        return BSRI_EPILOGUE_GENERIC;
     if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_EPILOGUE_GENERIC;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
@@ -17502,8 +17791,8 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_group_ctas(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const int kind = bsri_cost_kind(p->a.dtype == BSR_I8        ? BSRI_COSTS_SS_I8
-                                    : bsri_wgmma_promotes(p)    ? BSRI_COSTS_PROMOTED
+    const int kind = bsri_cost_kind(bsri_wgmma_promotes(p)      ? BSRI_COSTS_PROMOTED
+                                    : p->a.dtype == BSR_I8      ? BSRI_COSTS_SS_I8
                                     : bsri_is_f8(p->a.dtype)    ? BSRI_COSTS_SS_F8
                                     : p->br < 64                ? BSRI_COSTS_RS
                                                                 : BSRI_COSTS_SS,
@@ -17567,12 +17856,13 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
-    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    const int64_t size = (int64_t)bsr_dtype_size(m->p.a.dtype);
+    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br * size / 2) / 16; /* of a stage, of a block of 64 bytes a line */
     const double units = (double)m->items * m->panels * (double)groups;
     double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
-    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : m->p.br * size < 128 ? 8 : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     m->stages_per_stored = m->stages_per_block * (float)m->view.cols;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
@@ -17683,6 +17973,11 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
+    m->scaled = (p->a_scales.of.data ? BSRI_SCALED_LEFT : 0) | (p->b_scales.of.data ? BSRI_SCALED_RIGHT : 0);
+    if (p->b_scales.of.data && p->b_scales.line && p->b_scales.line_group % 64) m->scaled |= BSRI_SCALED_COLUMNS;
+    if (m->scaled && (p->a_scales.blocks || !bsri_scaled_by(&p->a_scales, 128) || !bsri_scaled_by(&p->b_scales, 128)))
+        m->scaled |= BSRI_SCALED_APART;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
     m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
     if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
@@ -18061,6 +18356,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->view = bsri_view_of(1, 1);
     if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
+    p->a_scales = job->a_scales, p->b_scales = job->b_scales;
 }
 
 /* What the kernels of an engine are given, and who may choose one. */

@@ -303,6 +303,9 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
                  "r"(yes)
                  : "memory");
 }
+__device__ __forceinline__ void bsri_cp_async_4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 /* The barrier counts this thread once its copies so far have landed. */
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
@@ -362,6 +365,19 @@ template <int N = 0> struct bsri_pipe {
 __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     int r;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ float bsri_mma_read_float(uint32_t at) {
+    float r;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(r) : "r"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ void bsri_mma_put_pair(uint32_t at, float2 x) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x.x), "f"(x.y) : "memory");
+}
+__device__ __forceinline__ float2 bsri_mma_read_pair(uint32_t at) {
+    float2 r;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(r.x), "=f"(r.y) : "r"(at) : "memory");
     return r;
 }
 /* A load that stays where it stands: the compiler may not move it to where it is used, nor use a cache that stores bypass. */
@@ -726,10 +742,6 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define BSRI_WGMMA_SUMS_64 BSRI_WGMMA_TEN() BSRI_WGMMA_TEN(1) BSRI_WGMMA_TEN(2) "%30, %31"
-#define BSRI_WGMMA_SUMS_96 \
-    BSRI_WGMMA_TEN()       \
-    BSRI_WGMMA_TEN(1)      \
-    BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define BSRI_WGMMA_SUMS_128                                                                   \
     BSRI_WGMMA_TEN()                                                                          \
     BSRI_WGMMA_TEN(1)                                                                         \
@@ -749,7 +761,6 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
 #define BSRI_WGMMA_8(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
 #define BSRI_WGMMA_32(c, i) BSRI_WGMMA_8(c, i), BSRI_WGMMA_8(c, i + 8), BSRI_WGMMA_8(c, i + 16), BSRI_WGMMA_8(c, i + 24)
 #define BSRI_WGMMA_OUT_64(c) BSRI_WGMMA_32(c, 0)
-#define BSRI_WGMMA_OUT_96(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_8(c, 32), BSRI_WGMMA_8(c, 40)
 #define BSRI_WGMMA_OUT_128(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32)
 #define BSRI_WGMMA_OUT_192(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64)
 #define BSRI_WGMMA_OUT_256(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64), BSRI_WGMMA_32(c, 96)
@@ -800,7 +811,6 @@ BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129
     BSRI_WGMMA_F8_OF(N, 1, 0, "k32.f32.e5m2.e4m3", n0, n1, n2)          \
     BSRI_WGMMA_F8_OF(N, 1, 1, "k32.f32.e5m2.e5m2", n0, n1, n2)
 BSRI_WGMMA_F8(64, "%32", "%33", "%34")
-BSRI_WGMMA_F8(96, "%48", "%49", "%50")
 BSRI_WGMMA_F8(128, "%64", "%65", "%66")
 BSRI_WGMMA_F8(192, "%96", "%97", "%98")
 BSRI_WGMMA_F8(256, "%128", "%129", "%130")
@@ -872,6 +882,7 @@ struct bsri_dev_list {
     const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
+    int64_t block, below; /* of the entry that next() gave: its stored block, its row of blocks of b; not of scatter lists */
 
     __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
         const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
@@ -923,13 +934,16 @@ struct bsri_dev_list {
         int64_t q;
         for (; at < end; at++) {
             switch (p.kind) {
-                case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
+                case BSRI_LIST_ROWS:
+                    block = at, below = bsri_index(col, dt, at), *a_at = block * p.a_block, *b_at = below * step;
+                    break;
                 case BSRI_LIST_TRANSPOSED:
-                    *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
+                    block = bsri_index(position, dt, at), below = bsri_index(row, dt, at);
+                    *a_at = block * p.a_block, *b_at = below * step;
                     break;
                 case BSRI_LIST_SCAN:
                     if (!scan(p, tile)) continue;
-                    *a_at = at * p.a_block, *b_at = extra * step;
+                    block = at, below = extra, *a_at = block * p.a_block, *b_at = below * step;
                     break;
                 case BSRI_LIST_SCATTER:
                     *a_at = p.scatter.p_indices[at] * p.a_block;
@@ -1331,6 +1345,15 @@ struct bsri_mma_storage {
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
+/* What scales are found by, of a part: each row's first entry; the item's scales, and the list of stored blocks, or null. */
+struct bsri_scaled_part {
+    int64_t first[BSRI_GROUP];
+    const char *a, *b;
+    const void *position;
+};
+struct bsri_mma_scaled_storage : bsri_mma_storage {
+    bsri_scaled_part scaled[2];
+};
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
     return __umulhi(line, v.by_rows) + (line & v.keep_rows);
@@ -1498,6 +1521,7 @@ __device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_
 template <class L> struct bsri_simt {
     typedef typename L::number A;
     typedef typename L::real F;
+    typedef A number;
     static constexpr int TM = L::ROWS, TN = L::COLS, RM = L::RM, RN = L::RN, KC = 16, THREADS = L::THREADS, TX = TN / RN;
     union shared {
         struct {
@@ -1536,7 +1560,7 @@ template <class L> struct bsri_simt {
         }
     }
     /* Puts the sums where one loop can reach them all: the epilogue's code then stands in the kernel once. */
-    static __device__ void spread(shared &s, const A (&sum)[RM][RN]) {
+    template <class S> static __device__ void spread(shared &s, const S (&sum)[RM][RN]) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
 #pragma unroll
         for (int i = 0; i < RM; i++)
@@ -1545,11 +1569,59 @@ template <class L> struct bsri_simt {
         __syncthreads();
     }
     /* The sum at (m, n): an integer also as f32. */
-    template <class G> static __device__ G at(const shared &s, int m, int n) { return (G)(A)s.sum[m][n]; }
+    template <class G> static __device__ G at(const shared &s, int m, int n) {
+        if constexpr (L::SCALED) return (G)s.sum[m][n];
+        else return (G)(A)s.sum[m][n];
+    }
     /* Whether it is wanted so. */
     static __device__ bool real(int out_dtype) { return F(0.5f) == F(0) && out_dtype != BSR_I8 && out_dtype != BSR_I32; }
 };
 
+/* Scales of an operand: where those of an item start, those of a stored block; one of them. */
+__device__ __forceinline__ const char *bsri_dev_scales_item(const bsri_scaling &s, const bsri_batch &whole, int64_t item) {
+    return s.of.data ? bsri_dev_at(s.of.data, s.of.dtype, bsri_dense_offset(&whole, item, &s.of)) : NULL;
+}
+__device__ __forceinline__ const char *bsri_dev_scales_block(const bsri_scaling &s, const char *from, int64_t block) {
+    return s.blocks ? bsri_dev_at(from, s.of.dtype, block * s.block) : from;
+}
+__device__ __forceinline__ float bsri_dev_scale(const bsri_scaling &s, const char *from, int64_t line, int64_t along) {
+    return bsri_dev_number<float>(from, s.of.dtype, line / s.line_group * s.line + along / s.along_group * s.along);
+}
+/* A tile's products of operands with scales: those of a group are added up, then scaled and added to the totals. */
+template <class Tile, class F>
+static __device__ void bsri_simt_scaled(const bsri_dev_product &p, typename Tile::shared &s, F (&total)[Tile::RM][Tile::RN],
+                                        const bsri_dev_step &step, int64_t tile, int64_t row, int64_t col, int64_t rows,
+                                        int64_t cols) {
+    const bsri_scaling &sa = p.a_scales, &sb = p.b_scales;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const char *const a_item = bsri_dev_scales_item(sa, p.whole, step.item), *const b_item = bsri_dev_scales_item(sb, p.whole, step.item);
+    int64_t a_at, b_at;
+    bsri_dev_list list;
+    list.begin_matrix(p, step, tile);
+    while (list.next(p, tile, &a_at, &b_at)) {
+        const char *const a_from = bsri_dev_scales_block(sa, a_item, list.block);
+        const int64_t line = row + (sa.blocks ? 0 : tile * p.br), a_k = sa.blocks ? 0 : list.below * p.bc, b_k = list.below * p.bc;
+        for (int64_t k = 0, kc; k < p.bc; k += kc) {
+            typename Tile::number sum[Tile::RM][Tile::RN] = {};
+            kc = p.bc - k;
+            if (a_item) kc = bsri_min(kc, sa.along_group - (a_k + k) % sa.along_group);
+            if (b_item) kc = bsri_min(kc, sb.along_group - (b_k + k) % sb.along_group);
+            Tile::multiply(s, sum, list.a, p.a.dtype, a_at + row * p.a_rs + k * p.a_cs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                           b_at + col * p.b.col_stride + k * p.b.row_stride, p.b.row_stride, p.b.col_stride, cols, kc);
+#pragma unroll
+            for (int i = 0; i < Tile::RM; i++) {
+                const int m = ty * Tile::RM + i;
+                const F left = a_item && m < rows ? F(bsri_dev_scale(sa, a_from, line + m, a_k + k)) : F(1);
+#pragma unroll
+                for (int j = 0; j < Tile::RN; j++) {
+                    const int n = tx + j * Tile::TX;
+                    const F right = b_item && n < cols ? F(bsri_dev_scale(sb, b_item, col + n, b_k + k)) : F(1);
+                    total[i][j] += left * right * F(sum[i][j]);
+                }
+            }
+        }
+    }
+}
 /* The n-th tile of an item: in the schedule's order where one is attached for this direction, else in its own. -1: none. */
 __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int64_t item, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
@@ -1588,14 +1660,18 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         const int64_t rows = bsri_min(Tile::TM, p.br - row), cols = bsri_min(Tile::TN, p.width - col);
         int64_t a_at, b_at, out_row = tile * p.br, out_col = 0, out_item = item;
         const int a_dtype = p.kind >= BSRI_LIST_SCATTER ? p.blocks.dtype : p.a.dtype;
-        A sum[Tile::RM][Tile::RN] = {};
+        typename L::total sum[Tile::RM][Tile::RN] = {};
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            bsri_dev_list list;
-            if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
-            while (list.next(p, tile, &a_at, &b_at))
-                Tile::multiply(s, sum, list.a, a_dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
-                               b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            if constexpr (L::SCALED) {
+                bsri_simt_scaled<Tile>(p, s, sum, bsri_dev_step_of(p, item, r), tile, row, col, rows, cols);
+            } else {
+                bsri_dev_list list;
+                if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+                else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+                while (list.next(p, tile, &a_at, &b_at))
+                    Tile::multiply(s, sum, list.a, a_dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                                   b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            }
         }
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, out_row = 0;
         else if (p.kind > BSRI_LIST_SCATTER)
@@ -2430,6 +2506,15 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
+                if constexpr (T::SCALED) {
+                    bsri_scaled_part &scaled = ((bsri_mma_scaled_storage &)s).scaled[parts % 2];
+                    if ((int)threadIdx.x < BSRI_GROUP) scaled.first[threadIdx.x] = first;
+                    if (threadIdx.x == 0) {
+                        const int64_t whole = bsri_dev_step_of(p, item, reduce).item;
+                        scaled.a = bsri_dev_scales_item(p.a_scales, p.whole, whole), scaled.position = r.position;
+                        scaled.b = bsri_dev_scales_item(p.b_scales, p.whole, whole);
+                    }
+                }
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
                     bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
@@ -2480,8 +2565,71 @@ template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of th
 template <class T> __device__ __forceinline__ uint32_t bsri_mma_formats(int a, int b) {
     return T::F8 ? (uint32_t)(a == BSR_E5M2) | (uint32_t)(b == BSR_E5M2) << 1 : 0;
 }
+/* What a warp multiplies sums of KS products by, where operands have scales: those of its lanes' rows and columns, loaded where
+   another group begins. */
+template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_factors {
+    __device__ __forceinline__ bsri_mma_factors(uint32_t, uint32_t) {}
+    __device__ __forceinline__ void window(uint32_t) {}
+    __device__ __forceinline__ void load(const bsri_dev_mma &, uint32_t, uint32_t, int) {}
+};
+template <class T, class L> struct bsri_mma_factors<T, L, true> {
+    float left[L::MI][2], right[L::NI][2];
+    const bsri_column_chunk &list;
+    const bsri_scaled_part &from;
+    uint32_t own, a_entry, a_group, b_group; /* this warp's entries before the window; what left and right are of */
+
+    /* storage: its address in shared memory */
+    __device__ __forceinline__ bsri_mma_factors(uint32_t storage, uint32_t part)
+        : list(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->part[part]),
+          from(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->scaled[part]), own(0), a_entry(~0u),
+          a_group(~0u), b_group(~0u) {
+#pragma unroll
+        for (int i = 0; i < L::MI; i++) left[i][0] = left[i][1] = 1.0f;
+#pragma unroll
+        for (int i = 0; i < L::NI; i++) right[i][0] = right[i][1] = 1.0f;
+    }
+    __device__ __forceinline__ void window(uint32_t word) { own += __popc(word); }
+    /* Of product k of the block at `entry` of the list; word: this warp's entries of its window. */
+    __device__ __forceinline__ void load(const bsri_dev_mma &m, uint32_t word, uint32_t entry, int k) {
+        const uint32_t below = (uint32_t)list.col[entry] * (uint32_t)m.p.bc + k;
+        if (from.a) load_left(m, own + __popc(word & ((1u << (entry & 31)) - 1)), below, k);
+        if (from.b) load_right(m, below);
+    }
+    /* mine: a stored block's number in this warp's row. */
+    __device__ __forceinline__ void load_left(const bsri_dev_mma &m, uint32_t mine, uint32_t below, int k) {
+        const bsri_scaling &s = m.p.a_scales;
+        const int warp = bsri_mma_warp<L>() / L::NW, group = warp >> m.block_bits, lane = bsri_mma_thread<L>() % 32;
+        const uint32_t entry = (uint32_t)from.first[group] + mine, stored = bsri_view_entry(m.view, entry);
+        const uint32_t tile = (uint32_t)list.row[group], across = (entry - stored * m.view.cols) * (uint32_t)m.p.bc + k;
+        const uint32_t along = (s.blocks ? across : below) / (uint32_t)s.along_group;
+        if (along == a_group && (!s.blocks || stored == a_entry)) return;
+        a_group = along, a_entry = stored;
+        const int64_t block = !s.blocks ? 0 : from.position ? bsri_dev_index(from.position, m.p.a.index_dtype, stored) : stored;
+        const uint32_t line = (s.blocks ? bsri_view_row(m.view, tile) : tile) * (uint32_t)m.p.br +
+                              (warp & ((1 << m.block_bits) - 1)) * L::MW + (m.a_trans ? lane / 4 * 2 : lane / 4);
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const uint32_t at = (line + i / 2 * 16 + i % 2 * (m.a_trans ? 1 : 8)) / (uint32_t)s.line_group;
+            left[i / 2][i % 2] = bsri_dev_number<float>(from.a, s.of.dtype, block * s.block + at * s.line + along * s.along);
+        }
+    }
+    __device__ __forceinline__ void load_right(const bsri_dev_mma &m, uint32_t below) {
+        const bsri_scaling &s = m.p.b_scales;
+        const uint32_t along = below / (uint32_t)s.along_group, lane = bsri_mma_thread<L>() % 32;
+        if (along == b_group) return;
+        b_group = along;
+        const uint32_t first = (uint32_t)list.panel * L::BN + bsri_mma_warp<L>() % L::NW * L::WN;
+#pragma unroll
+        for (int i = 0; i < 2 * L::NI; i++) {
+            const uint32_t side = lane % 4 * 2 + i % 2, n = i / 2;
+            const uint32_t col = first + (L::B_ROWS ? n / 2 * 16 + side * 2 + n % 2 : n * 8 + side);
+            if (col < m.p.width)
+                right[n][i % 2] = bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
+        }
+    }
+};
 template <class T, class L> struct bsri_mma_consumer {
-    typedef bsri_mma_parts<T> P;
+    typedef bsri_mma_parts<typename T::of> P;
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot transpose: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
@@ -2547,15 +2695,30 @@ template <class T, class L> struct bsri_mma_consumer {
             bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
         }
     }
+    /* Products of 32 rows with 16 columns, added to totals. */
+    static __device__ __forceinline__ void scaled(float (&total)[L::MI][L::NI][4], const uint32_t (&x)[L::MI][PARTS][4],
+                                                  const uint32_t (&y)[PARTS][4], int n, const bsri_mma_factors<T, L> &f) {
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const int mi = i / 2, side = i % 2;
+            typename T::of::sum part[4] = {};
+            P::mma(part, x[mi], y, side);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                total[mi][n + side][e] += f.left[mi][e / 2] * f.right[n + side][e % 2] * (float)part[e];
+        }
+    }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp, uint32_t formats) {
+                                                    int n_warp, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb, formats);
+        multiply(sum, a, b, a_trans, ab, bb, formats, factors);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    uint32_t ab, uint32_t bb, uint32_t formats) {
+                                                    uint32_t ab, uint32_t bb, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2578,8 +2741,13 @@ template <class T, class L> struct bsri_mma_consumer {
                 if (!EARLY) dense(now[0], b, bb, kk, n);
                 else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
                 P::split(now, formats & 2);
+                if constexpr (T::SCALED) {
+                    static_assert(L::STEPS == 1, "sums of a slice");
+                    scaled(sum, x, now, n, factors);
+                } else {
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                    for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                }
             }
         }
     }
@@ -2930,10 +3098,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+    bsri_mma_factors<T, L> factors(list, state >> 6 & 1);
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         const int entry = i * L::E >> bits;
         if ((i * L::E & ((32 << bits) - 1)) == 0) {
+            factors.window(word);
             const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
             uint32_t mask = 0;
             if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)))
@@ -2946,10 +3116,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
-            if (have >> e & 1)
+            if (have >> e & 1) {
+                factors.load(m, word, (i * L::E + e) >> bits, ((i * L::E + e) & ((1 << bits) - 1)) * L::KS);
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
                                                 at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW,
-                                                bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype));
+                                                bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype), factors);
+            }
         bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * stage);
         state = stage + 1 == (uint32_t)m.stages ? (state ^ 32) & ~31u : state + 1;
     }
@@ -3025,7 +3197,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_storage s;
+    __shared__ typename bsri_either<T::SCALED, bsri_mma_scaled_storage, bsri_mma_storage>::type s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
@@ -3980,6 +4152,11 @@ template <int GROUP> struct bsri_wgmma_storage {
     bsri_wgmma_chunk<GROUP> part[BSRI_WGMMA_LISTERS][2];
 };
 
+/* Of each part that is listed: where its item's scales start, of a, of b. */
+struct bsri_wgmma_scale_bases {
+    const float *of[BSRI_WGMMA_LISTERS][2][2];
+};
+
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
@@ -4389,7 +4566,8 @@ struct bsri_wgmma_ends {
 };
 /* One of the warps that make lists. */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, int builder) {
+__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                       bsri_wgmma_scale_bases &bases, int builder) {
     const bsri_dev_product &p = m.p;
     const int lane = threadIdx.x % 32;
     bsri_tile_scheduler order;
@@ -4441,6 +4619,10 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                         if (p.kind == BSRI_LIST_ROWS) part.stored[lane] *= m.a_each;
                     }
                 }
+                if constexpr (L::PROMOTED)
+                    if (m.scaled && lane < 2)
+                        bases.of[builder][parts % 2][lane] =
+                            (const float *)bsri_dev_scales_item(lane ? p.b_scales : p.a_scales, p.whole, from.item);
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
@@ -4487,6 +4669,57 @@ __device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, co
     const int32_t e = (int32_t)bsri_view_entry(m.view, n);
     return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
 }
+/* Brings the scales of a slice's 128 rows and TN columns to shared memory. They arrive at the stage's barrier by themselves, as
+   its blocks do. Lanes have four rows each, and a column of 32; or of 64 columns one, where scales are the same in all. */
+template <class L> struct bsri_wgmma_scale_loader {
+    uint32_t to, up, down, col; /* elements: of this lane's rows of either half, of its first column */
+    int32_t cols;               /* columns from that one on */
+
+    __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<L::GROUP> &part, uint32_t base) {
+        const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
+        const int lane = threadIdx.x % 32, beside = m.scaled & BSRI_SCALED_COLUMNS ? lane : lane * 64;
+        const bool one = m.block_bits == 7;
+        uint32_t rows = (sa.blocks ? (uint32_t)part.base[0] : (uint32_t)part.row[0] << m.block_bits) + lane;
+        to = base + L::STAGES * L::STAGE + 8 * L::SPARE + lane * 4;
+        up = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        rows = one ? rows + 64 : (sa.blocks ? (uint32_t)part.base[1] : (uint32_t)part.row[1] << m.block_bits) + lane;
+        down = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        cols = (int32_t)bsri_min(L::TN, m.p.width - part.col) - beside;
+        col = (uint32_t)(part.col + beside) / (uint32_t)sb.line_group * (uint32_t)sb.line;
+    }
+    /* k: the first product; tiles: numbered along stored blocks, of both rows of blocks; inside: products before k in theirs. */
+    __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, const float *const (&bases)[2], uint32_t slice, uint32_t k, int32_t tile0, int32_t tile1,
+                                          uint32_t inside, bool have0, bool have1) const {
+        const uint32_t at = to + slice * L::SCALES;
+        if (m.scaled & BSRI_SCALED_LEFT) {
+            const bsri_scaling &s = m.p.a_scales;
+            const uint32_t one = left(m, tile0, k, inside), two = m.block_bits == 7 ? one : left(m, tile1, k, inside);
+            const uint32_t step = s.line_group == 1 ? 32 * (uint32_t)s.line : 0;
+            const float *const first = bases[0] + one + up, *const second = bases[0] + two + down;
+            if (have0) bsri_cp_async_4(at, first), bsri_cp_async_4(at + 128, first + step);
+            if (have1) bsri_cp_async_4(at + 256, second), bsri_cp_async_4(at + 384, second + step);
+        }
+        if (m.scaled & BSRI_SCALED_RIGHT) {
+            const bsri_scaling &s = m.p.b_scales;
+            const float *right = bases[1] + k / (uint32_t)s.along_group * (uint32_t)s.along + col;
+            const int32_t lane = threadIdx.x % 32;
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                if (cols > 0 && lane < L::TN / 64) bsri_cp_async_4(at + 512 + lane * 252, right); /* the lane's are in `at` */
+                return;
+            }
+#pragma unroll
+            for (int i = 0; i < L::TN / 32; i++, right += 32 * (uint32_t)s.line)
+                if (i * 32 < cols) bsri_cp_async_4(at + 512 + i * 128, right);
+        }
+    }
+    static __device__ __forceinline__ uint32_t left(const bsri_dev_wgmma &m, int32_t tile, uint32_t k, uint32_t inside) {
+        const bsri_scaling &s = m.p.a_scales;
+        if (!s.blocks) return k / (uint32_t)s.along_group * (uint32_t)s.along;
+        const uint32_t block = bsri_view_entry(m.view, tile);
+        inside += (tile - block * m.view.cols) << m.block_bits;
+        return block * (uint32_t)s.block + inside / (uint32_t)s.along_group * (uint32_t)s.along;
+    }
+};
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, stage, phase;
@@ -4523,7 +4756,7 @@ template <class L> struct bsri_wgmma_producer {
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
     __device__ __forceinline__ void nothing(bsri_wgmma_storage<L::GROUP> &s, const bsri_wgmma_chunk<L::GROUP> &part,
-                                            uint32_t flags) {
+                                            uint32_t flags, bool scaled = false) {
         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
         wait_free(s);
         if (bsri_elect_one()) {
@@ -4532,6 +4765,7 @@ template <class L> struct bsri_wgmma_producer {
             if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[stage]));
             bsri_mbarrier_arrive(full + 8 * stage);
         }
+        if (scaled) bsri_mbarrier_arrive(full + 8 * stage);
         advance();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
@@ -4568,7 +4802,8 @@ template <class L> struct bsri_wgmma_producer {
     /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
        that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
-                                         const bsri_wgmma_chunk<L::GROUP> &part) {
+                                         const bsri_wgmma_chunk<L::GROUP> &part, const float *const (&bases)[2]) {
+        constexpr uint32_t BESIDE = (1u << L::JOIN) - 1; /* columns that a stage may hold */
         const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
@@ -4578,18 +4813,26 @@ template <class L> struct bsri_wgmma_producer {
         uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
+        bsri_wgmma_scale_loader<L> scales;
+        const bool scaled = L::PROMOTED && m.scaled;
+        if constexpr (L::PROMOTED)
+            if (scaled) scales.begin(m, part, base);
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
-            for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
-                const int from = __ffs((int)any) - 1;
-                const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
-                const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
+            for (uint32_t any = bits0 | bits1; any;) {
+                const int from = __ffs((int)any) - 1 & -L::JOIN;
+                const uint32_t have0 = bits0 >> from & BESIDE, have1 = bits1 >> from & BESIDE;
+                int32_t block0[L::JOIN], block1[L::JOIN];
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++)
+                    block0[e] = __shfl_sync(~0u, mine0, from + e), block1[e] = __shfl_sync(~0u, mine1, from + e);
                 const int32_t k = (first + w * 32 + from) << m.block_bits;
-                const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
-                left--;
+                const uint32_t blocks = L::JOIN == 1 ? have0 + have1 : __popc(have0) + __popc(have1);
+                const uint32_t total = fetch.bytes + (one ? 0 : blocks * L::BLOCK);
+                any &= ~(BESIDE << from), left -= L::JOIN == 1 ? 1 : __popc(have0 | have1);
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
                     if (bsri_elect_one()) {
@@ -4602,16 +4845,25 @@ template <class L> struct bsri_wgmma_producer {
                         if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
                     }
+                    if constexpr (L::PROMOTED)
+                        if (scaled) {
+#pragma unroll
+                            for (int e = 0; e < L::JOIN; e++)
+                                scales.slice(m, bases, stage * L::JOIN + e, k + (i + e) * L::SLICE / L::JOIN, block0[e], block1[e],
+                                             i * L::SLICE, one || have0 >> e & 1, one || have1 >> e & 1);
+                            bsri_cp_async_arrive(full + 8 * stage);
+                        }
                     advance();
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
         }
-        if (last && !part.count) nothing(s, part, last);
+        if (last && !part.count) nothing(s, part, last, scaled);
     }
 };
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared) {
+__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared,
+                                                   const bsri_wgmma_scale_bases &bases) {
     bsri_wgmma_producer<L> f;
     uint32_t mine = 0, other = 0, builder = 0; /* parts so far of the builder whose turn it is, of the other */
     f.begin(shared, s);
@@ -4622,7 +4874,7 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
             bsri_mbarrier_wait(bsri_smem_address(&s.chunk_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::RS) f.own(m, s, part);
-            else f.wide(m, s, part);
+            else f.wide(m, s, part, bases.of[builder][mine % 2]);
             bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[builder][mine % 2]));
             mine++;
         } while (!last);
@@ -4636,8 +4888,8 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
 /* ---------------------------------------------------------------------------------------------- */
 
 /* threadIdx.x; read anew where twice the sums leave no registers for what is computed from it. */
-template <class L> __device__ __forceinline__ int bsri_wgmma_thread(void) {
-    return L::PROMOTED ? bsri_dev_thread() : (int)threadIdx.x;
+template <class L> __device__ __forceinline__ uint32_t bsri_wgmma_thread(void) {
+    return L::PROMOTED ? (uint32_t)bsri_dev_thread() : threadIdx.x;
 }
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
@@ -4669,7 +4921,9 @@ template <class L> struct bsri_wgmma_box {
     static __device__ __forceinline__ bool leads(bool by_rows) {
         return bsri_dev_thread() % 32 == 0 && (!shared(by_rows) || warp() == 0); /* read anew: rs kernels can't hold a lane */
     }
-    static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + bsri_wgmma_thread<L>() / 128 : 2 + bsri_wgmma_thread<L>() / 64; }
+    static __device__ __forceinline__ int barrier(void) {
+        return COLUMN == 128 ? 1 + bsri_wgmma_thread<L>() / 128 : 2 + bsri_wgmma_thread<L>() / 64;
+    }
     static __device__ __forceinline__ void sync(bool by_rows) {
         if (shared(by_rows)) bsri_named_sync(barrier(), COLUMN);
         else __syncwarp();
@@ -4711,15 +4965,16 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
     }
 }
 /* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
-   left, and of bias along a column, belongs to this lane's two rows. */
+   left, and of bias along a column, belongs to this lane's two rows; right, bias: a pair of every 64 columns, for all lanes. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_EPILOGUE_BIAS and SMOOTH */
+    float left[2], rise[2], right[L::TN / 64][2], bias[L::TN / 64][2]; /* the last two: where registers are left */
     int32_t row, col, cols;
+    uint32_t lines; /* promoted: where in shared memory right and bias are */
 
     /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
-        if (m.terms & BSRI_TERM_INPUT && !m.store_registers) {
+        if (!L::PROMOTED && m.terms & BSRI_TERM_INPUT && !m.store_registers) {
             const bool by_rows = m.vector == 1;
             if (box::leads(by_rows)) bsri_tma_wait_read<0>();
             box::sync(by_rows);
@@ -4727,10 +4982,12 @@ template <class L> struct bsri_wgmma_terms {
             for (int i = 0; i < L::BOXES; i++)
                 bring(f.operand[2], box::first(spare, by_rows) + i * box::bytes(by_rows), by_rows, i * 64);
         }
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
         if (m.terms & BSRI_TERM_LEFT) down(left, f.operand[0]);
-        if (m.terms & BSRI_TERM_RIGHT) prefetch(f.operand[1]);
+        if (m.terms & BSRI_TERM_RIGHT) across(right, f.operand[1], 0);
         if (m.terms & BSRI_TERM_RISE) down(rise, f.operand[3]);
-        if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
+        if (m.terms & BSRI_TERM_BIAS) across(bias, f.operand[3], 1);
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
     }
     __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
         const char *const at = bsri_dev_at(o.data, o.dtype, (row + bsri_wgmma_thread<L>() % 32 / 4) * o.rs);
@@ -4744,33 +5001,61 @@ template <class L> struct bsri_wgmma_terms {
         const int n = bsri_wgmma_thread<L>() % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* For BSRI_EPILOGUE_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
-       latency. Without bias -0, which changes nothing. */
-    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
-        const int c = threadIdx.x % 32 * 2;
-        const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
-#pragma unroll
-        for (int k = 0; k < L::TN / 64; k++) {
-            const char *const at = bsri_dev_at(o.data, f32 ? BSR_F32 : T::DTYPE, col + k * 64 + c);
-            float2 v = make_float2(-0.0f, -0.0f);
-            if (some && k * 64 + c < cols && f32) v = *(const float2 *)at;
-            else if (some && k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
-            bias[k][0] = v.x, bias[k][1] = v.y;
-            if (some && !f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
+    /* Two elements of a line from column c on; its only one, if it has one. */
+    __device__ __forceinline__ float2 pair(const bsri_dev_operand &o, int dtype, int c) const {
+        const char *const at = bsri_dev_at(o.data, dtype, o.cs ? col + c : 0);
+        float y[2] = {0.0f, 0.0f};
+        if (c >= cols) return make_float2(0.0f, 0.0f);
+        if (!o.cs) {
+            y[0] = y[1] = dtype == BSR_F32 ? *(const float *)at : bsri_dev_half(at, dtype, 0);
+        } else if (dtype == BSR_F32) {
+            return *(const float2 *)at;
+        } else {
+            bsri_dev_unpack(y, *(const uint32_t *)at, dtype);
+        }
+        return make_float2(y[0], y[1]);
+    }
+    /* Of every 64 columns of a line each lane loads a pair. Now, as later nothing would hide the latency. */
+    template <int K = 0>
+    __device__ __forceinline__ void share(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int dtype) const {
+        const float2 v = pair(o, dtype, K * 64 + bsri_wgmma_thread<L>() % 32 * 2);
+        y[K][0] = v.x, y[K][1] = v.y;
+        if constexpr (K + 1 < L::TN / 64) share<K + 1>(y, o, dtype);
+    }
+    __device__ __forceinline__ void across(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int line) const {
+        if constexpr (L::RS) prefetch(o);
+        else if constexpr (L::PROMOTED) lay(o, line);
+        else share(y, o, o.dtype);
+    }
+    /* Each thread of the warpgroup lays two. */
+    __device__ __forceinline__ void lay(const bsri_dev_operand &o, int line) const {
+        const int c = bsri_dev_thread() % 128 * 2;
+        if (c < L::TN) bsri_mma_put_pair(lines + line * 1024 + c * 4, pair(o, o.dtype, c));
+    }
+    /* Those of column n: by numbers that are known when this is compiled, else it would go through local memory. */
+    template <int K = 0>
+    static __device__ __forceinline__ float2 mine(const float (&y)[L::TN / 64][2], int n) {
+        const float2 own = make_float2(y[K][0], y[K][1]);
+        if constexpr (K + 1 < L::TN / 64) {
+            const float2 more = mine<K + 1>(y, n);
+            return n / 64 == K ? own : more;
+        } else {
+            return own;
         }
     }
-    /* 16 x 32 sums from column n on, plus bias. */
-    __device__ __forceinline__ void shared(float (&x)[16], int n) const {
-        float mine[2] = {bias[0][0], bias[0][1]};
-#pragma unroll
-        for (int k = 1; k < L::TN / 64; k++)
-            if (n / 64 == k) mine[0] = bias[k][0], mine[1] = bias[k][1];
+    /* f(i, of the columns of sum i) for 16 x 32 sums from column n on; line: 0 right, 1 bias. */
+    template <class F>
+    __device__ __forceinline__ void shared(const float (&y)[L::TN / 64][2], int line, int n, const F &f) const {
+        const uint32_t side = bsri_wgmma_thread<L>() % 4;
+        float2 own = make_float2(0.0f, 0.0f);
+        if (!L::PROMOTED) own = mine(y, n);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int from = (n / 8 + j) % 8 * 4 + threadIdx.x % 4;
-            const float y[2] = {__shfl_sync(~0u, mine[0], from), __shfl_sync(~0u, mine[1], from)};
+            float2 of;
+            if (L::PROMOTED) of = bsri_mma_read_pair(lines + line * 1024 + (n + j * 8 + side * 2) * 4);
+            else of.x = __shfl_sync(~0u, own.x, (n / 8 + j) % 8 * 4 + side), of.y = __shfl_sync(~0u, own.y, (n / 8 + j) % 8 * 4 + side);
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
+            for (int i = 0; i < 4; i++) f(4 * j + i, i % 2 ? of.y : of.x);
         }
     }
     /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
@@ -4854,7 +5139,9 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], t.left[i / 2 % 2]);
     }
-    if (m.terms & BSRI_TERM_RIGHT) {
+    if (!L::RS && m.terms & BSRI_TERM_RIGHT) {
+        t.shared(t.right, 0, n, [&](int i, float y) { x[i] = __fmul_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_RIGHT) {
         const bool f32 = m.terms & BSRI_TERM_RIGHT_F32;
         uint32_t raw[8];
         float y[8];
@@ -4864,7 +5151,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
-    if (!m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
+    if (!L::PROMOTED && !m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
     t.pairs(f.operand[2], n, [&](int i, float2 *from) {
         const float2 y = *from;
         x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
@@ -4875,7 +5162,9 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t,
                                                 float (&x)[16], const uint32_t (&bias)[8], uint32_t place, int n) {
     if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T, L>(m, f, t, x, place, n);
-    if (m.terms & BSRI_TERM_BIAS) {
+    if (!L::RS && m.terms & BSRI_TERM_BIAS) {
+        t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_BIAS) {
         float y[8];
         t.template unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
 #pragma unroll
@@ -4898,7 +5187,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         KIND == BSRI_EPILOGUE_INPUT && !L::RS && L::TN > L::BOXES * 64;                  /* rs has no registers left */
     constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_EPILOGUE_ACTIVATION ? 2 : L::TN / 32; /* side by side */
     const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
-    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
+    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && !L::PROMOTED && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     constexpr bool LATE = FUSED && L::RS; /* no registers and predicates are left to hold what a store needs: asked for again */
     const bool led = LATE ? false : box::leads(by_rows);
@@ -4929,7 +5218,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         if (KIND == BSRI_EPILOGUE_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
         float x[16];
         uint32_t bias[8];
-        if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
+        if (FUSED && L::RS && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
         if constexpr (ROUNDS < L::TN / 32) {
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
@@ -4937,7 +5226,8 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
             for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_EPILOGUE_STORE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
         }
         if constexpr (!FUSED) {
-            if (KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) t.shared(x, n);
+            if ((KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) && m.terms & BSRI_TERM_BIAS)
+                t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
             if (KIND == BSRI_EPILOGUE_ACTIVATION) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
             else if (KIND == BSRI_EPILOGUE_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
                 bsri_dev_activation<BSR_ACT_RELU>(x);
@@ -5133,11 +5423,12 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
         terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
         terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
     }
+    if constexpr (L::PROMOTED) terms.lines = spare + 8 * L::SPARE + L::STAGES * L::JOIN * L::SCALES + now.half * 2048;
     if (!quit && (m.epilogue == BSRI_EPILOGUE_INPUT || m.epilogue == BSRI_EPILOGUE_ROWCOL))
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
     if constexpr (T::BYTES == 2 && !L::RS) {
         if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
-            terms.template share<T>(finisher.operand[3], m.terms);
+            if (m.terms & BSRI_TERM_BIAS) terms.share(terms.bias, finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32 ? BSR_F32 : T::DTYPE);
     }
 }
 template <class T, class L>
@@ -5153,7 +5444,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
-    } else if constexpr (T::F8) {
+    } else if constexpr (T::BYTES == 1 && !T::INTEGER) {
         const bool f16 = m.p.out.dtype == BSR_F16;
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && f16)
@@ -5246,44 +5537,38 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
     if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
-/* The same where sums leave the tensor core after 128 products, for registers that add them up in f32. 96 columns are
-   formed at a time, as there are no registers for twice as many sums; the other warpgroup's products run while they are added.
-   Stages of 64 products are taken by twos, of those that have products for this warpgroup; one alone where the next has none, as
-   none may stay held then. */
+/* The same where sums leave the tensor core after the 128 products of a stage, for registers that add them up in f32. */
 template <class T, class L, int TA, int TB>
 __device__ __forceinline__ uint32_t bsri_wgmma_mma_promoted(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
                                                             bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
                                                             float (&sum)[L::TN / 2]) {
-    constexpr bool TWOS = L::LINE == 64;
+    const int half = own.half; /* of `own` nothing else is kept: registers are short */
     typename bsri_wgmma_mainloop<L>::source source;
-    uint32_t flags = 0, held = 0; /* a stage that waits for its other half: its number and one */
+    uint32_t flags = 0;
 #pragma unroll
     for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
 #pragma unroll 1
     while (!flags) {
         const bsri_wgmma_stage<L::GROUP> &note = s.note[at.stage];
         bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
-        const uint32_t word = note.work[own.half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        const uint32_t word = note.work[half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
         flags = word >> BSRI_WGMMA_FLAGS & (BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT);
-        if (flags && at.first) {
-            bsri_wgmma_tile_state &tile = s.tile[own.warp];
-            tile.item = note.item, tile.line = note.row[own.strip >> m.block_bits], tile.col = note.col;
+        if (flags) {
+            const bsri_wgmma_rows same;
+            bsri_wgmma_tile_state &tile = s.tile[same.warp];
+            if (same.lane == 0) tile.item = note.item, tile.line = note.row[same.strip >> m.block_bits], tile.col = note.col;
         }
-        const uint32_t now = at.stage;
-        at.template advance<L::STAGES>();
-        if (TWOS && work && !held && !flags) {
-            held = now + 1;
-            continue;
-        }
-        if (TWOS && held && work) {
-            source.template promote<TA, TB, 2>(sum, at, held - 1, now, own.half);
-        } else if (held || work) {
-            source.template promote<TA, TB, 1>(sum, at, held ? held - 1 : now, now, own.half);
-            if (held) bsri_mbarrier_arrive(at.empty + 8 * now);
+        if (L::JOIN == 1) {
+            if (work) source.template promote<TA, TB, 1>(m, sum, at, half, 0);
+        } else if (work == 3 && !(m.scaled & BSRI_SCALED_APART)) {
+            source.template promote<TA, TB, 2>(m, sum, at, half, 0);
         } else {
-            bsri_mbarrier_arrive(at.empty + 8 * now);
+#pragma unroll 1
+            for (uint32_t e = 0; e < 2; e++)
+                if (work >> e & 1) source.template promote<TA, TB, 1>(m, sum, at, half, e);
         }
-        held = 0;
+        bsri_mbarrier_arrive(at.empty + 8 * at.stage);
+        at.template advance<L::STAGES>();
     }
     return flags;
 }
@@ -5317,6 +5602,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, b
             case 2: return bsri_wgmma_mma_f8<T, L, 0, 1>(m, s, at, own, sum);
             default: return bsri_wgmma_mma_f8<T, L, 1, 1>(m, s, at, own, sum);
         }
+    } else if constexpr (L::PROMOTED) {
+        return bsri_wgmma_mma_promoted<T, L, 0, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
@@ -5398,24 +5685,27 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
-            bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
+            bytes = (boxes > 0 ? boxes * 8192 : m.dense * 128) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
         /* By one lane: from several lanes an instruction costs more (note N2). */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
-                                              int32_t down1) const {
-            if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
-            else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
+                                              bool one, uint32_t have0, uint32_t have1, const int32_t (&block0)[L::JOIN],
+                                              const int32_t (&block1)[L::JOIN], int32_t down0, int32_t down1) const {
+            const uint32_t dense = to + 2 * L::SIDE;
+            if (!boxes) bsri_tma_load(dense, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else if (boxes < 0) bsri_tma_load(dense, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
-                for (int n = 0; n < boxes; n++)
-                    bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
+                for (int n = 0; n < boxes; n++) bsri_tma_load(dense + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                values(m, to, barrier, block0, down0, i * SLICE);
-                if (m.a_trans) values(m, to + BLOCK, barrier, block0, down0 + 64, i * SLICE);
+                values(m, to, barrier, block0[0], down0, i * SLICE);
+                if (m.a_trans) values(m, to + BLOCK, barrier, block0[0], down0 + 64, i * SLICE);
             } else {
-                if (have0) values(m, to, barrier, block0, down0, 0);
-                if (have1) values(m, to + BLOCK, barrier, block1, down1, 0);
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++) {
+                    if (have0 >> e & 1) values(m, to + e * BLOCK, barrier, block0[e], down0, 0);
+                    if (have1 >> e & 1) values(m, to + L::SIDE + e * BLOCK, barrier, block1[e], down1, 0);
+                }
             }
         }
         /* 64 or 128 rows of a tile, numbered along stored blocks; down: first row in its block, k: first product in the tile. */
@@ -5427,7 +5717,7 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
         }
     };
     struct source {
-        static constexpr int WIDE = 128;
+        static constexpr int WIDE = 64; /* columns that are formed at a time, where sums are promoted */
         int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_storage<GROUP> &, uint32_t) { keep = 0; }
@@ -5440,56 +5730,79 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
         template <int TA, int TB, class F>
-        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
-                                                 int half, const F &release) {
-            constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
-            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, b_across ? 8192 : 0);
-            bsri_wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < LINE / 32; k++)
-                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (a_across ? 2048 / 16 : 32 / 16),
-                                              b + k * (b_across ? 2048 / 16 : 32 / 16), k ? 1 : keep);
-            bsri_wgmma_commit();
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at,
+                                                 uint32_t work, int half, const F &release) {
+            if (L::JOIN == 1 || work == 3) form<TA, TB, L::JOIN>(sum, at, half, 0, 0, keep);
+            else form<TA, TB, 1>(sum, at, half, work >> 1, 0, keep);
             keep = 1;
             bsri_wgmma_wait<1>();
             release();
         }
-        /* Products of one stage or two, added to the sums in f32; the stages are given back. */
-        template <int TA, int TB, int COUNT>
-        __device__ __forceinline__ void promote(float (&sum)[TN / 2], const bsri_wgmma_pipe &at, uint32_t stage, uint32_t second,
-                                                int half) {
-            float part[WIDE / 2]; /* one for all: else more than one would be kept at a time */
-#pragma unroll
-            for (int i = 0; i < WIDE / 2; i++) bsri_wgmma_unset(part[i]);
-            promote_from<TA, TB, COUNT, 0>(sum, part, at, stage, second, half);
-        }
-        /* From column `first` on. 96 of them at a time: 48 sums. */
-        template <int TA, int TB, int COUNT, int FIRST>
-        __device__ __forceinline__ void promote_from(float (&sum)[TN / 2], float (&all)[WIDE / 2], const bsri_wgmma_pipe &at,
-                                                     uint32_t stage, uint32_t second, int half) {
-            constexpr int NOW = TN - FIRST < WIDE ? TN - FIRST : WIDE;
-            float (&part)[NOW / 2] = (float (&)[NOW / 2])all;
+        /* Asks for the products of COUNT blocks of a stage, from number `which` on, with N columns from `first` on. */
+        template <int TA, int TB, int COUNT, class S, int N>
+        static __device__ __forceinline__ void form(S (&sum)[N], uint32_t at, int half, uint32_t which, int first, int kept) {
+            constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * L::SIDE + which * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_desc<128>(at + 2 * L::SIDE + first * 128, b_across ? 8192 : 0) + which * (LINE / 16);
             bsri_wgmma_fence();
 #pragma unroll
-            for (int c = 0; c < COUNT; c++) {
-                const uint32_t from = at.base + (c ? second : stage) * L::STAGE;
-                const uint64_t a = bsri_wgmma_desc<LINE>(from + half * BLOCK, 0);
-                const uint64_t b = bsri_wgmma_desc<LINE>(from + 2 * BLOCK + FIRST * LINE, 0);
+            for (int c = 0; c < COUNT; c++)
 #pragma unroll
                 for (int k = 0; k < LINE / 32; k++)
-                    bsri_wgmma<T, NOW, TA, TB>::ss(part, a + k * 2, b + k * 2, c || k ? 1 : 0);
-            }
+                    bsri_wgmma<typename T::of, 2 * N, TA, TB>::ss(
+                        sum, a + c * (BLOCK / 16) + k * (a_across ? 2048 / 16 : 32 / 16),
+                        b + c * (LINE / 16) + k * (b_across ? 2048 / 16 : 32 / 16), c || k ? 1 : kept);
             bsri_wgmma_commit();
-            bsri_wgmma_wait<0>();
-            bsri_wgmma_done(part);
-            if (FIRST + NOW == TN) {
-                bsri_mbarrier_arrive(at.empty + 8 * stage);
-                if (COUNT == 2) bsri_mbarrier_arrive(at.empty + 8 * second);
+        }
+        /* Those products added to the sums in f32. WIDE columns are formed at a time, as there are no registers for twice as many
+           sums; the next while these are added. */
+        template <int TA, int TB, int COUNT>
+        __device__ __forceinline__ void promote(const bsri_dev_wgmma &m, float (&sum)[TN / 2], const bsri_wgmma_pipe &at,
+                                                int half, uint32_t which) {
+            const uint32_t from = at.base + at.stage * L::STAGE;
+            typename T::of::sum part[2][WIDE / 2];
+#pragma unroll
+            for (int i = 0; i < WIDE; i++) bsri_wgmma_unset(part[i / (WIDE / 2)][i % (WIDE / 2)]);
+            form<TA, TB, COUNT>(part[0], from, half, which, 0, 0);
+#pragma unroll
+            for (int n = 0; n < TN / WIDE; n++) {
+                if (n + 1 < TN / WIDE) {
+                    form<TA, TB, COUNT>(part[(n + 1) % 2], from, half, which, (n + 1) * WIDE, 0);
+                    bsri_wgmma_wait<1>();
+                } else {
+                    bsri_wgmma_wait<0>();
+                }
+                bsri_wgmma_done(part[n % 2]);
+                if (!m.scaled) {
+#pragma unroll
+                    for (int i = 0; i < WIDE / 2; i++) sum[n * (WIDE / 2) + i] += (float)part[n % 2][i];
+                } else {
+                    scaled(m, sum, part[n % 2], at, at.stage * L::JOIN + which, n * (WIDE / 2));
+                }
+            }
+        }
+        /* Adds WIDE columns, of sums from `first` on, times the scales of this lane's rows and columns. */
+        static __device__ __forceinline__ void scaled(const bsri_dev_wgmma &m, float (&sum)[TN / 2],
+                                                      const typename T::of::sum (&part)[WIDE / 2], const bsri_wgmma_pipe &at,
+                                                      uint32_t slice, int first) {
+            const uint32_t scales = at.base + L::STAGES * L::STAGE + 8 * L::SPARE + slice * L::SCALES, thread = bsri_dev_thread();
+            const uint32_t row = scales + (thread / 32 * 16 - 64 + thread % 32 / 4) * 4, col = scales + 512 + first * 8;
+            float up = 1.0f, down = 1.0f;
+            if (m.scaled & BSRI_SCALED_LEFT) up = bsri_mma_read_float(row), down = bsri_mma_read_float(row + 32);
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                const float right = m.scaled & BSRI_SCALED_RIGHT ? bsri_mma_read_float(col) : 1.0f;
+                up *= right, down *= right;
+#pragma unroll
+                for (int i = 0; i < WIDE / 2; i++) sum[first + i] += (i % 4 < 2 ? up : down) * (float)part[i];
+                return;
             }
 #pragma unroll
-            for (int i = 0; i < NOW / 2; i++) sum[FIRST / 2 + i] += part[i];
-            if constexpr (FIRST + NOW < TN) promote_from<TA, TB, COUNT, FIRST + NOW>(sum, all, at, stage, second, half);
+            for (int i = 0; i < WIDE / 2; i += 4) {
+                const float2 right = bsri_mma_read_pair(col + i * 8 + thread % 4 * 8);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[first + i + e] += (e < 2 ? up : down) * (e % 2 ? right.y : right.x) * (float)part[i + e];
+            }
         }
         static __device__ __forceinline__ bool has_nan(const typename T::sum (&)[TN / 2], int) { return false; }
     };
@@ -5719,11 +6032,12 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_storage<L::GROUP> s;
+    __shared__ bsri_wgmma_scale_bases bases;
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), L::PROMOTED && m.scaled ? 33 : 1);
         if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.named[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
@@ -5742,18 +6056,18 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     if ((int)gridDim.x >= m.group_ctas && blockIdx.x >= gridDim.x / m.group_ctas * m.group_ctas)
         return; /* too few CTAs are left for a team */
     if (threadIdx.x >= 128) {
-        bsri_setmaxnreg_inc<L::CONSUMES>();
+        bsri_setmaxnreg_inc<208>();
         bsri_wgmma_consume<T, L>(m, s, bsri_shared);
     } else {
-        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared);
-        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, threadIdx.x / 32 - 1);
+        bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
+        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared, bases);
+        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, bases, threadIdx.x / 32 - 1);
         else bsri_wgmma_schedule<L::GROUP>(m, s);
     }
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_storage<2>) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
+static_assert(sizeof(bsri_wgmma_storage<2>) + sizeof(bsri_wgmma_scale_bases) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
                   sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
                   sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the stages");
@@ -5779,7 +6093,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), blocks > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
     const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
-    const int along = p->br < 64 && !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
+    const int along = p->br >= 64 ? 128 : !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
     const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
@@ -6688,7 +7002,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     __syncthreads();
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
-        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
+        bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
         bsri_wgmma_sampled_produce(m, s, place, base);
     } else {
         bsri_setmaxnreg_inc<L::CONSUMES>();

@@ -221,6 +221,7 @@ struct gm_call {
     bsr_dense dense[16];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue = BSR_ZERO;
+    bsr_scales scales[2];
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
@@ -332,6 +333,10 @@ struct gm_call {
         if (!e) return nullptr;
         epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
         epilogue.bias = map(e->bias);
+        for (int of = 0; of < 2; of++) {
+            const bsr_scales *from = of ? e->b_scales : e->a_scales, **to = of ? &epilogue.b_scales : &epilogue.a_scales;
+            if (from) scales[of] = *from, scales[of].scale = map(from->scale), *to = &scales[of];
+        }
         epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true),
         epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
         epilogue.user_data = place(e->user_data, 4, false, false, true);
