@@ -6429,6 +6429,10 @@ static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t ti
         c->at = s->c_indices[tile], c->end = s->c_indices[tile + 1];
     }
 }
+/* Of a scan: c->extra becomes the block row of the entry at c->at. */
+static inline void bsri_cursor_scan(bsri_cursor *c, int dt) {
+    while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+}
 /* Up to BSRI_LIST entries more; returns how many. */
 static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_entry *list) {
     const bsri_product *job = e->job;
@@ -6437,7 +6441,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
     int n = 0;
     if (e->kind == BSRI_LIST_SCAN) {
         for (; c->at < c->end && n < BSRI_LIST; c->at++) {
-            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            bsri_cursor_scan(c, dt);
             if (bsri_index(c->col, dt, c->at) == tile) list[n].a = c->at * e->a_block, list[n++].b = c->extra * step;
         }
         return n;
@@ -6978,7 +6982,7 @@ static int bsri_scaled_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
             *block = bsri_index(c->position, dt, c->at), *row = bsri_index(c->row, dt, c->at);
         else if (e->kind == BSRI_LIST_ROWS) *row = bsri_index(c->col, dt, c->at);
         else {
-            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            bsri_cursor_scan(c, dt);
             if (bsri_index(c->col, dt, c->at) != tile) continue;
             *row = c->extra;
         }
@@ -7065,8 +7069,9 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = scaled ? (int)BSRI_FEW_NONE : bsri_few_mode(&e);
-    e.gather = e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br)
-                                                                                               : 1;
+    e.gather = 1;
+    if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
+        e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
     if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
     if (!scaled) bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
@@ -15797,7 +15802,8 @@ struct bsri_mma_f8_scaled : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
     static constexpr bool SCALED = true;
 };
 struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
-struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+/* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {};
 struct bsri_mma_tf32 : bsri_mma_operand<bsri_mma_tf32, BSR_F32, float, 1> {};
 struct bsri_mma_tf32x3 : bsri_mma_operand<bsri_mma_tf32x3, BSR_F32, float, 2> {};
 
@@ -15887,11 +15893,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
 };
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, 128 bytes of products a row;
-   blocks whose rows are shorter (LINE) are taken by twos, side by side, as the L2 brings lines of 64 bytes no faster than lines of
-   128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core after 128
-   products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a second
-   box. */
+   blocks whose rows are shorter (LINE) are taken by twos, side by side, as the L2 brings lines of 64 bytes no faster than
+   lines of 128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma
+   wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
+   after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
+   second box. */
 template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
@@ -17000,7 +17006,8 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
                                     bsri_dev_product *m) {
     bsri_wanted own = bsri_want(bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
     const bsri_instance *x;
-    own.rows = bsri_dev_scaled(p) ? 0 : p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
+    own.rows = bsri_dev_scaled(p) ? 0 : p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64;
+    as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
     x = asked->tile_rows || asked->tile_cols ? bsri_find(&as_asked) : NULL;
     bsri_choice c = bsri_yes(x ? x : bsri_find(&own), BSR_WHY_ANY);
     if (!c.kernel) return c;
@@ -17942,7 +17949,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
         return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = !bytes ? p->out.dtype == p->b.dtype : p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16;
+    m->vector = !bytes ? p->out.dtype == p->b.dtype : p->out.dtype == BSR_I32 || bsri_is_half(p->out.dtype);
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
@@ -18037,7 +18044,8 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
 static int bsri_sampled_vector(const bsri_dev_sampled *p) {
     const bsr_matrix *out = &p->out;
     const int64_t *o = p->o_strides;
-    return (bsri_is_f8(p->mat1.dtype) ? bsri_is_half(out->dtype) : out->dtype == p->mat1.dtype) && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+    const int fits = bsri_is_f8(p->mat1.dtype) ? bsri_is_half(out->dtype) : out->dtype == p->mat1.dtype;
+    return fits && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 

@@ -1594,13 +1594,14 @@ static __device__ void bsri_simt_scaled(const bsri_dev_product &p, typename Tile
                                         int64_t cols) {
     const bsri_scaling &sa = p.a_scales, &sb = p.b_scales;
     const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
-    const char *const a_item = bsri_dev_scales_item(sa, p.whole, step.item), *const b_item = bsri_dev_scales_item(sb, p.whole, step.item);
+    const char *const a_item = bsri_dev_scales_item(sa, p.whole, step.item);
+    const char *const b_item = bsri_dev_scales_item(sb, p.whole, step.item);
     int64_t a_at, b_at;
     bsri_dev_list list;
     list.begin_matrix(p, step, tile);
     while (list.next(p, tile, &a_at, &b_at)) {
         const char *const a_from = bsri_dev_scales_block(sa, a_item, list.block);
-        const int64_t line = row + (sa.blocks ? 0 : tile * p.br), a_k = sa.blocks ? 0 : list.below * p.bc, b_k = list.below * p.bc;
+        const int64_t line = row + (sa.blocks ? 0 : tile * p.br), b_k = list.below * p.bc, a_k = sa.blocks ? 0 : b_k;
         for (int64_t k = 0, kc; k < p.bc; k += kc) {
             typename Tile::number sum[Tile::RM][Tile::RN] = {};
             kc = p.bc - k;
@@ -2624,7 +2625,8 @@ template <class T, class L> struct bsri_mma_factors<T, L, true> {
             const uint32_t side = lane % 4 * 2 + i % 2, n = i / 2;
             const uint32_t col = first + (L::B_ROWS ? n / 2 * 16 + side * 2 + n % 2 : n * 8 + side);
             if (col < m.p.width)
-                right[n][i % 2] = bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
+                right[n][i % 2] =
+                    bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
         }
     }
 };
@@ -4688,8 +4690,8 @@ template <class L> struct bsri_wgmma_scale_loader {
         col = (uint32_t)(part.col + beside) / (uint32_t)sb.line_group * (uint32_t)sb.line;
     }
     /* k: the first product; tiles: numbered along stored blocks, of both rows of blocks; inside: products before k in theirs. */
-    __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, const float *const (&bases)[2], uint32_t slice, uint32_t k, int32_t tile0, int32_t tile1,
-                                          uint32_t inside, bool have0, bool have1) const {
+    __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, const float *const (&bases)[2], uint32_t slice, uint32_t k,
+                                          int32_t tile0, int32_t tile1, uint32_t inside, bool have0, bool have1) const {
         const uint32_t at = to + slice * L::SCALES;
         if (m.scaled & BSRI_SCALED_LEFT) {
             const bsri_scaling &s = m.p.a_scales;
@@ -4849,8 +4851,8 @@ template <class L> struct bsri_wgmma_producer {
                         if (scaled) {
 #pragma unroll
                             for (int e = 0; e < L::JOIN; e++)
-                                scales.slice(m, bases, stage * L::JOIN + e, k + (i + e) * L::SLICE / L::JOIN, block0[e], block1[e],
-                                             i * L::SLICE, one || have0 >> e & 1, one || have1 >> e & 1);
+                                scales.slice(m, bases, stage * L::JOIN + e, k + (i + e) * L::SLICE / L::JOIN, block0[e],
+                                             block1[e], i * L::SLICE, one || have0 >> e & 1, one || have1 >> e & 1);
                             bsri_cp_async_arrive(full + 8 * stage);
                         }
                     advance();
@@ -4905,7 +4907,8 @@ template <class L> struct bsri_wgmma_box {
     }
     /* Where this lane's line of 8 x 8 stands, as stmatrix and ldmatrix have it. */
     static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
-        const uint32_t lane = bsri_wgmma_thread<L>() % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
+        const uint32_t lane = bsri_wgmma_thread<L>() % 32, r = lane % 16, piece = lane / 16;
+        const uint32_t c = piece * 8 + lane % 8, low = lane / 8 % 2;
         if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
         return box + bsri_swizzle<COLUMN>(c, warp() * 2 + low);
     }
