@@ -235,6 +235,27 @@
      are not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
+   8-BIT FLOATS
+     e4m3 and e5m2 may be mixed in a product; sums have f32, or f64 by BSR_EXEC_ACCUMULATE_F64; results are rounded once and
+     saturate. The CPU, and simt and mma on CUDA, add products up in f32 as all others do: (k + 2) u |A||B|. Tensor cores of tier
+     wgmma keep 13 bits behind the largest number of a sum and cut off the rest: each of its steps may lose 33/32 2^-13 of all
+     magnitudes that it has added. So sums leave the tensor core after 128 products and are added up in f32: the bound is
+     33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
+     third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
+     then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
+     Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
+     (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
+     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
+
+   SCALES
+     bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
+     one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
+     see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
+     same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
+     change every 64 or 128 products (or multiples, by the block's size) and from line to line or every 64 lines, on mma where
+     every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u stands for (k + 2) u.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -270,8 +291,9 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU; instruction sets VNNI and BF16 there, taken by
-     default where they are: products of bf16 then flush what is subnormal.
+     package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv), on
+     the CPU; instruction sets VNNI and BF16 there, taken by default where they are: products of bf16 then flush what is
+     subnormal.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -359,8 +381,8 @@ typedef enum bsr_status {
    floats of the Open Compute Project ("OFP8"), as PyTorch's float8_e4m3fn and float8_e5m2: e4m3 has no infinities, 448 is the
    largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
    large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
-   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions,
-   on the CPU; CUDA has not got them yet (UNSUPPORTED). */
+   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions;
+   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above. */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -1099,10 +1121,12 @@ typedef enum bsr_trans_flag {
    dimensions are the broadcast of a's and b's. beta == 0: input is never read, may be null. alpha == 0, no
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
-   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32. input, left_alpha, right_alpha, bias: any
-   float type with a float out; i8 or i32 with an integer out, whose arithmetic is modulo 2^32.
-   Accumulates f16, bf16, f32 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
-   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type.
+   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
+   these, f16, bf16, f32. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
+   i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
+   Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
+   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
+   tier wgmma, and with scales, more: 8-BIT FLOATS and SCALES in the manual above.)
    Errors: BAD_SHAPE (b's rows are not K; out not M x N), NULL_POINTER (beta not 0 without input), BAD_ARGUMENT (unknown
    activation; alpha or beta no whole number of 32 bits where out is an integer), UNSUPPORTED (an activation of an integer out,
    a user function in f64).

@@ -5056,7 +5056,9 @@ template <class L> struct bsri_wgmma_terms {
         for (int j = 0; j < 4; j++) {
             float2 of;
             if (L::PROMOTED) of = bsri_mma_read_pair(lines + line * 1024 + (n + j * 8 + side * 2) * 4);
-            else of.x = __shfl_sync(~0u, own.x, (n / 8 + j) % 8 * 4 + side), of.y = __shfl_sync(~0u, own.y, (n / 8 + j) % 8 * 4 + side);
+            else
+                of.x = __shfl_sync(~0u, own.x, (n / 8 + j) % 8 * 4 + side),
+                of.y = __shfl_sync(~0u, own.y, (n / 8 + j) % 8 * 4 + side);
 #pragma unroll
             for (int i = 0; i < 4; i++) f(4 * j + i, i % 2 ? of.y : of.x);
         }
@@ -5431,7 +5433,8 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
     if constexpr (T::BYTES == 2 && !L::RS) {
         if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
-            if (m.terms & BSRI_TERM_BIAS) terms.share(terms.bias, finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32 ? BSR_F32 : T::DTYPE);
+            if (m.terms & BSRI_TERM_BIAS)
+                terms.share(terms.bias, finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32 ? BSR_F32 : T::DTYPE);
     }
 }
 template <class T, class L>
@@ -6070,7 +6073,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_storage<2>) + sizeof(bsri_wgmma_scale_bases) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
+static_assert(sizeof(bsri_wgmma_storage<2>) + sizeof(bsri_wgmma_scale_bases) <=
+                      227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
                   sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
                   sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the stages");
@@ -9458,7 +9462,9 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
                 break;
             }
             case BSR_E4M3:
-            case BSR_E5M2: *(uint16_t *)at = (uint16_t)bsri_dev_f8_codes(bsri_dev_odd(v[0]), bsri_dev_odd(v[1]), dtype == BSR_E5M2); break;
+            case BSR_E5M2:
+                *(uint16_t *)at = (uint16_t)bsri_dev_f8_codes(bsri_dev_odd(v[0]), bsri_dev_odd(v[1]), dtype == BSR_E5M2);
+                break;
             case BSR_I64: *(longlong2 *)at = make_longlong2(bsri_dev_whole(v[0], dtype), bsri_dev_whole(v[1], dtype)); break;
             case BSR_I32: *(int2 *)at = make_int2((int)bsri_dev_whole(v[0], dtype), (int)bsri_dev_whole(v[1], dtype)); break;
             case BSR_I8:
@@ -9474,7 +9480,8 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
             case BSR_BF16: *(uint2 *)at = make_uint2(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype)); return;
             case BSR_E4M3:
             case BSR_E5M2:
-                *(uint32_t *)at = bsri_dev_f8_codes(v[0], v[1], dtype == BSR_E5M2) | bsri_dev_f8_codes(v[2], v[3], dtype == BSR_E5M2) << 16;
+                *(uint32_t *)at = bsri_dev_f8_codes(v[0], v[1], dtype == BSR_E5M2) |
+                                  bsri_dev_f8_codes(v[2], v[3], dtype == BSR_E5M2) << 16;
                 return;
             default: break;
         }
