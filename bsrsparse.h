@@ -253,8 +253,8 @@
      see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
      are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
-     change every 64 or 128 products (or multiples, by the block's size) and from line to line or every 64 lines, on mma where
-     every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u stands for (k + 2) u.
+     change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
+     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u stands for (k + 2) u.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
@@ -16250,7 +16250,6 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
     BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
-    BSRI_KERNELS_PROMOTED(X, 64_256, 386, I8, 64, bsri_mma_i8_scaled, 256, 64, true) \
     BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
@@ -17771,6 +17770,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (!f->dense) return BSR_WHY_DENSE;
     if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
     if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && dt == BSR_I8 && p->br < 128) return BSR_WHY_SCALES; /* two blocks of a stage: no registers */
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;

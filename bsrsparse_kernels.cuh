@@ -1645,7 +1645,7 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
     }
 }
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 || L::SCALED ? 1 : 2)
     bsri_product_simt(const __grid_constant__ bsri_dev_product p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
@@ -2812,7 +2812,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp, uint32_t) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f32, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2874,7 +2875,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         }
     }
     static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp, uint32_t) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f64, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -5761,30 +5763,33 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
             bsri_wgmma_commit();
         }
         /* Those products added to the sums in f32. WIDE columns are formed at a time, as there are no registers for twice as many
-           sums; the next while these are added. */
+           sums; the next while these are added (integers are converted: there is room for one part of them). */
         template <int TA, int TB, int COUNT>
         __device__ __forceinline__ void promote(const bsri_dev_wgmma &m, float (&sum)[TN / 2], const bsri_wgmma_pipe &at,
                                                 int half, uint32_t which) {
             const uint32_t from = at.base + at.stage * L::STAGE;
-            typename T::of::sum part[2][WIDE / 2];
+            constexpr int PARTS = T::of::INTEGER ? 1 : 2;
+            typename T::of::sum part[PARTS][WIDE / 2];
 #pragma unroll
-            for (int i = 0; i < WIDE; i++) bsri_wgmma_unset(part[i / (WIDE / 2)][i % (WIDE / 2)]);
+            for (int i = 0; i < PARTS * WIDE / 2; i++) bsri_wgmma_unset(part[i / (WIDE / 2)][i % (WIDE / 2)]);
             form<TA, TB, COUNT>(part[0], from, half, which, 0, 0);
 #pragma unroll
             for (int n = 0; n < TN / WIDE; n++) {
-                if (n + 1 < TN / WIDE) {
-                    form<TA, TB, COUNT>(part[(n + 1) % 2], from, half, which, (n + 1) * WIDE, 0);
+                const bool more = n + 1 < TN / WIDE;
+                if (PARTS == 2 && more) {
+                    form<TA, TB, COUNT>(part[(n + 1) % PARTS], from, half, which, (n + 1) * WIDE, 0);
                     bsri_wgmma_wait<1>();
                 } else {
                     bsri_wgmma_wait<0>();
                 }
-                bsri_wgmma_done(part[n % 2]);
+                bsri_wgmma_done(part[n % PARTS]);
                 if (!m.scaled) {
 #pragma unroll
-                    for (int i = 0; i < WIDE / 2; i++) sum[n * (WIDE / 2) + i] += (float)part[n % 2][i];
+                    for (int i = 0; i < WIDE / 2; i++) sum[n * (WIDE / 2) + i] += (float)part[n % PARTS][i];
                 } else {
-                    scaled(m, sum, part[n % 2], at, at.stage * L::JOIN + which, n * (WIDE / 2));
+                    scaled(m, sum, part[n % PARTS], at, at.stage * L::JOIN + which, n * (WIDE / 2));
                 }
+                if (PARTS == 1 && more) form<TA, TB, COUNT>(part[0], from, half, which, (n + 1) * WIDE, 0);
             }
         }
         /* Adds WIDE columns, of sums from `first` on, times the scales of this lane's rows and columns. */
@@ -7009,7 +7014,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     __syncthreads();
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
-        bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
+        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
         bsri_wgmma_sampled_produce(m, s, place, base);
     } else {
         bsri_setmaxnreg_inc<L::CONSUMES>();
