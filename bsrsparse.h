@@ -259,6 +259,27 @@
      are not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
+   8-BIT FLOATS
+     e4m3 and e5m2 may be mixed in a product; sums have f32, or f64 by BSR_EXEC_ACCUMULATE_F64; results are rounded once and
+     saturate. The CPU, and simt and mma on CUDA, add products up in f32 as all others do: (k + 2) u |A||B|. Tensor cores of tier
+     wgmma keep 13 bits behind the largest number of a sum and cut off the rest: each of its steps may lose 33/32 2^-13 of all
+     magnitudes that it has added. So sums leave the tensor core after 128 products and are added up in f32: the bound is
+     33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
+     third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
+     then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
+     Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
+     (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
+     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
+
+   SCALES
+     bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
+     one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
+     see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
+     same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
+     change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
+     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u stands for (k + 2) u.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -276,6 +297,7 @@
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -293,9 +315,9 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats on the CPU; convolutions and their gradients (>>conv); instruction sets VNNI and BF16, taken by
-     default where they are: products of bf16 then flush what is subnormal; two products in one call (bsr_chain_mm,
-     bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
+     package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
+     instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -383,8 +405,8 @@ typedef enum bsr_status {
    floats of the Open Compute Project ("OFP8"), as PyTorch's float8_e4m3fn and float8_e5m2: e4m3 has no infinities, 448 is the
    largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
    large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
-   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions,
-   on the CPU; CUDA has not got them yet (UNSUPPORTED). */
+   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions;
+   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above. */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -477,6 +499,7 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
     X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
+    X(BSR_ARG_A_SCALES, 67, "a_scales") X(BSR_ARG_B_SCALES, 68, "b_scales") \
     X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product")
 
 typedef enum bsr_operand_id {
@@ -646,7 +669,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
-    X(BSR_ITEM_DTYPE_ON_CUDA, BSR_UNSUPPORTED, "the CUDA backend has not got operands in <dtype> yet")                 \
+    X(BSR_ITEM_SCALES, BSR_UNSUPPORTED, "scales of operands are not taken here")                                       \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -914,6 +937,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_GATHERED, 43, "any block size and stride: elements are gathered for tensor cores") \
+    X(BSR_WHY_SCALES, 44, "no kernel for operands with such scales") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
     X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
@@ -970,6 +994,7 @@ typedef enum bsr_exec_flag {
     BSR_EXEC_CHECK_INDICES   = 1 << 8, /* the contents of index arrays are looked at where the call runs, before it writes
                                           anything, with the finding in device_status; not with BSR_EXEC_SKIP_CHECKS. See
                                           CHECKED INDICES above */
+    BSR_EXEC_FAST_ACCUM      = 1 << 9, /* sums of 8-bit floats may stay in the tensor core; CUDA, wgmma. It is leave, no wish */
     BSR_EXEC_FLAG_FORCE_32 = 0x7fffffff
 } bsr_exec_flag;
 #define BSR_EXEC_SKIP_CHECKS     BSRI_FLAG(BSR_EXEC_SKIP_CHECKS)
@@ -981,6 +1006,7 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_NO_LOG          BSRI_FLAG(BSR_EXEC_NO_LOG)
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
+#define BSR_EXEC_FAST_ACCUM      BSRI_FLAG(BSR_EXEC_FAST_ACCUM)
 
 /* How long a call's work takes, from behind its checks to its end. CUDA: two events of the caller's are recorded around what it
    launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
@@ -1084,8 +1110,31 @@ enum {
     BSRI_USER_MASK_END
 };
 
+typedef enum bsr_scales_flag {
+    BSR_SCALES_BLOCKS = 1 << 0, /* of a: each stored block has scales of its own */
+    BSR_SCALES_FLAG_FORCE_32 = 0x7fffffff
+} bsr_scales_flag;
+#define BSR_SCALES_BLOCKS BSRI_FLAG(BSR_SCALES_BLOCKS)
+
+/* What the stored numbers of an operand of 8 bits are multiplied by to be its values, as torch._scaled_mm has it: element (i, j)
+   by scale(i / group_rows, j / group_cols). scale has ceil(rows / group_rows) rows and ceil(cols / group_cols) columns, of the
+   operand as it is handed over (a, not op(a)), any strides, and batch dimensions that broadcast as the operand's do. So one scale
+   for all is groups of 0 x 0; one for each row 1 x 0; 1 x 128 and 128 x 128 are groups along the products. Nothing is inferred
+   from sizes. BSR_SCALES_BLOCKS: groups are counted inside a block, sizes are of a block, and a last batch dimension of nnz
+   stored blocks comes with them (of a ragged matrix: all); absent blocks have none, and what a grid holds for them is not read.
+   They come with a call, in its epilogue, and not with bsr_matrix or bsr_dense: these stay plain arrays, so that no view,
+   conversion, file or binding meets a scale that it would have to apply or might overlook; both operands' stand in one place; and
+   those that do not change along the products are what left_alpha and right_alpha are, and are applied as these. (Of a row or a
+   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.) */
+typedef struct bsr_scales {
+    const bsr_dense *scale;         /* of any float type but those of 8 bits */
+    int64_t group_rows, group_cols; /* rows and columns of the operand that share one; 0: all */
+    uint32_t flags;                 /* BSR_SCALES_* */
+    int32_t reserved;
+} bsr_scales;
+
 /* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
-   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. */
+   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. a_scales, b_scales: of bsr_dense_addmm. */
 typedef struct bsr_epilogue {
     const bsr_dense *left_alpha;  /* rows x 1 */
     const bsr_dense *right_alpha; /* 1 x cols */
@@ -1095,6 +1144,7 @@ typedef struct bsr_epilogue {
     const void *user_data;        /* handed to a user function */
     int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
     int32_t reserved;
+    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits are stored with scales */
 } bsr_epilogue;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1116,10 +1166,12 @@ typedef enum bsr_trans_flag {
    dimensions are the broadcast of a's and b's. beta == 0: input is never read, may be null. alpha == 0, no
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
-   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32. input, left_alpha, right_alpha, bias: any
-   float type with a float out; i8 or i32 with an integer out, whose arithmetic is modulo 2^32.
-   Accumulates f16, bf16, f32 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
-   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type.
+   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
+   these, f16, bf16, f32. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
+   i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
+   Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
+   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
+   tier wgmma, and with scales, more: 8-BIT FLOATS and SCALES in the manual above.)
    Errors: BAD_SHAPE (b's rows are not K; out not M x N), NULL_POINTER (beta not 0 without input), BAD_ARGUMENT (unknown
    activation; alpha or beta no whole number of 32 bits where out is an integer), UNSUPPORTED (an activation of an integer out,
    a user function in f64).
@@ -2164,6 +2216,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_F8 1
 #endif
+#if defined(BSRSPARSE_NO_SCALES) || defined(BSRSPARSE_NO_PRODUCT) || (!BSRI_HAS_F8 && !BSRI_HAS_I8)
+#define BSRI_HAS_SCALES 0
+#else
+#define BSRI_HAS_SCALES 1
+#endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
 #if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
@@ -2550,7 +2607,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
-                           BSR_EXEC_CHECK_INDICES;
+                           BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
     c->may_write_workspace = 0, c->reserved = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
@@ -2621,12 +2678,12 @@ BSRI_HD static void bsri_set_index(void *array, int index_dtype, int64_t i, int6
     else ((int32_t *)array)[i] = (int32_t)value;
 }
 
-static float bsri_bits_f32(uint32_t u) {
+BSRI_HD static float bsri_bits_f32(uint32_t u) {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
-static uint32_t bsri_f32_bits(float f) {
+BSRI_HD static uint32_t bsri_f32_bits(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
@@ -2660,7 +2717,7 @@ static float bsri_e4m3_to_f32(uint8_t x) {
 }
 /* To `bits` bits of mantissa and exponents with a bias; most: the largest number's code. Subnormals and zero: `small` has their
    last place as its own, so adding it rounds. */
-static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
+BSRI_HD static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
     const uint32_t u = bsri_f32_bits(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, drop = 23u - (uint32_t)bits;
     uint32_t code;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
@@ -2709,6 +2766,7 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
 #define BSRI_F8 (0u BSRI_TYPES_F8(BSRI_X_OPERAND))
+#define BSRI_BYTES (BSRI_F8 | BSRI_BIT(BSR_I8)) /* operands that scales may come with */
 #define BSRI_REALS (BSRI_FLOATS | BSRI_F8)
 #define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
@@ -3657,7 +3715,6 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
-    if ((BSRI_F8 & BSRI_BIT(dtype)) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_DTYPE_ON_CUDA, operand, -1, dtype);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
@@ -6012,6 +6069,13 @@ typedef struct bsri_index_apart {
     bsri_view view;
     int64_t lines;
 } bsri_index_apart;
+/* Scales of one side as its products meet them: those of line i (a row of op(A), a column of b) and of product k of an item stand
+   `line` and `along` elements apart for each line_group and along_group of them; of op(A) perhaps from stored block to block. */
+typedef struct bsri_scaling {
+    bsr_dense of; /* data null: none, all are 1; without a dimension of blocks */
+    int64_t line_group, along_group, line, along, block; /* block: elements, where `blocks` */
+    int32_t blocks, reserved;
+} bsri_scaling;
 #define BSRI_MATRIX_UNEVEN (1u << 30) /* of bsr_matrix.flags, our own: items have inner sizes of their own, the largest is told */
 
 typedef struct bsri_product {
@@ -6029,7 +6093,9 @@ typedef struct bsri_product {
     const bsri_index_apart *index; /* not null: where items' transposed indices stand (CUDA) */
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
+    bsri_scaling a_scales, b_scales; /* those that change along the products, and others that are no factors of lines */
 } bsri_product;
+static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
 #if defined(__GNUC__)
 #define BSRI_ALIGN64 __attribute__((aligned(64)))
@@ -6509,6 +6575,10 @@ static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t ti
         c->at = s->c_indices[tile], c->end = s->c_indices[tile + 1];
     }
 }
+/* Of a scan: c->extra becomes the block row of the entry at c->at. */
+static inline void bsri_cursor_scan(bsri_cursor *c, int dt) {
+    while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+}
 /* Up to BSRI_LIST entries more; returns how many. */
 static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_entry *list) {
     const bsri_product *job = e->job;
@@ -6517,7 +6587,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
     int n = 0;
     if (e->kind == BSRI_LIST_SCAN) {
         for (; c->at < c->end && n < BSRI_LIST; c->at++) {
-            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            bsri_cursor_scan(c, dt);
             if (bsri_index(c->col, dt, c->at) == tile) list[n].a = c->at * e->a_block, list[n++].b = c->extra * step;
         }
         return n;
@@ -7040,16 +7110,116 @@ static void bsri_product_turn(bsri_engine *e) {
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
 }
+/* --- products of operands with scales: the products of a group are added up, then scaled and added to totals --- */
+static double bsri_scale_at(const bsri_scaling *s, const char *from, int64_t line, int64_t along) {
+    return bsri_load_f64(from, s->of.dtype, line / s->line_group * s->line + along / s->along_group * s->along);
+}
+/* Where an item's scales start, or a stored block's. */
+static const char *bsri_scales_from(const bsri_scaling *s, const bsri_batch *batch, int64_t item, int64_t block) {
+    if (!s->of.data) return NULL;
+    return bsri_at(s->of.data, s->of.dtype, bsri_dense_offset(batch, item, &s->of) + (s->blocks ? block * s->block : 0));
+}
+/* An entry of a tile's list: its stored block, its row of blocks of b; 0: there are no more. */
+static int bsri_scaled_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, int64_t *block, int64_t *row) {
+    const int dt = e->job->a->index_dtype;
+    for (; c->at < c->end; c->at++) {
+        *block = c->at;
+        if (e->kind == BSRI_LIST_TRANSPOSED)
+            *block = bsri_index(c->position, dt, c->at), *row = bsri_index(c->row, dt, c->at);
+        else if (e->kind == BSRI_LIST_ROWS) *row = bsri_index(c->col, dt, c->at);
+        else {
+            bsri_cursor_scan(c, dt);
+            if (bsri_index(c->col, dt, c->at) != tile) continue;
+            *row = c->extra;
+        }
+        c->at++;
+        return 1;
+    }
+    return 0;
+}
+/* totals += the tile's sums, number by number times both factors. */
+#define BSRI_SCALED_ADD(F, S)                                                                      \
+    for (i = 0; i < rows; i++)                                                                     \
+        for (j = 0; j < w->cols; j++)                                                              \
+            ((F *)total)[i * w->panel + j] += (F)left[i] * (F)right[j] * (F)((const S *)w->c_tile)[i * w->panel + j];
+static void bsri_scaled_add(const bsri_work *w, void *total, int64_t rows, const double *left, const double *right) {
+    int64_t i, j;
+    if (w->compute == BSR_F64) BSRI_SCALED_ADD(double, double)
+    else if (w->compute == BSR_I32) BSRI_SCALED_ADD(float, int32_t)
+    else BSRI_SCALED_ADD(float, float)
+}
+/* Rows [row, row + rows) of a tile: totals of one problem item. */
+static void bsri_scaled_sums(const bsri_engine *e, bsri_work *w, const bsri_sum_step *s, int64_t tile, int64_t col, int64_t row,
+                             int64_t rows, void *total) {
+    const bsri_product *job = e->job;
+    const bsri_scaling *sa = &job->a_scales, *sb = &job->b_scales;
+    const int64_t cols = bsri_min(e->panel, e->width - col);
+    const int64_t b_at = col * s->b->col_stride + bsri_dense_offset(&job->batch, s->item, s->b);
+    double left[BSRI_TILE_ROWS], right[2 * BSRI_TILE_BYTES / 4];
+    int64_t block, below, k, kc, n;
+    bsri_cursor c;
+    memset(&c, 0, sizeof c);
+    bsri_cursor_matrix(e, &c, s, tile);
+    while (bsri_scaled_next(e, &c, tile, &block, &below)) {
+        const char *a = bsri_at(c.values, w->a.dtype, block * e->a_block + row * e->a_rs);
+        const char *b = bsri_at(s->b->data, w->b.dtype, b_at + below * e->bc * e->b_rs);
+        const char *a_from = bsri_scales_from(sa, &job->batch, s->item, block);
+        const char *b_from = bsri_scales_from(sb, &job->batch, s->item, 0);
+        const int64_t line = row + (sa->blocks ? 0 : tile * e->br), a_k = sa->blocks ? 0 : below * e->bc, b_k = below * e->bc;
+        for (k = 0; k < e->bc; k += kc) {
+            kc = e->bc - k;
+            if (a_from) kc = bsri_min(kc, sa->along_group - (a_k + k) % sa->along_group);
+            if (b_from) kc = bsri_min(kc, sb->along_group - (b_k + k) % sb->along_group);
+            bsri_work_begin(w, 0, rows, cols, kc);
+            bsri_work_add(w, bsri_at(a, w->a.dtype, k * e->a_cs), bsri_at(b, w->b.dtype, k * e->b_rs), a, b);
+            bsri_work_end(w);
+            for (n = 0; n < rows; n++) left[n] = a_from ? bsri_scale_at(sa, a_from, line + n, a_k + k) : 1.0;
+            for (n = 0; n < cols; n++) right[n] = b_from ? bsri_scale_at(sb, b_from, col + n, b_k + k) : 1.0;
+            bsri_scaled_add(w, total, rows, left, right);
+        }
+    }
+}
+static void bsri_scaled_task(void *arg, int64_t task) {
+    const bsri_engine *e = (const bsri_engine *)arg;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    BSRI_ALIGN64 double total[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
+    bsri_product job = *e->job;
+    bsri_engine whole = *e;
+    int64_t n, r;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    job.compute = e->type, whole.job = &job; /* totals are what the epilogue computes in */
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
+        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
+        bsr_position at;
+        if (tile < 0) continue;
+        memset(total, 0, sizeof total);
+        w.rows = rows, w.cols = bsri_min(e->panel, e->width - panel * e->panel);
+        for (r = 0; r < e->reduce; r++) {
+            const bsri_sum_step s = bsri_step_of(e, item, r);
+            bsri_scaled_sums(e, &w, &s, tile, panel * e->panel, row, rows, total);
+        }
+        memcpy(w.c_tile, total, sizeof total);
+        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
+        bsri_product_finish(&whole, &w, at, rows);
+    }
+}
+
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
+    const int scaled = bsri_is_scaled(job);
     bsri_engine e;
     int64_t work, listed;
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
-    e.few = bsri_few_mode(&e);
-    e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
-    bsri_product_turn(&e);
+    e.few = scaled ? (int)BSRI_FEW_NONE : bsri_few_mode(&e);
+    e.gather = 1;
+    if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
+        e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
+    if (!scaled) bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
@@ -7062,7 +7232,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
+    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 
 /* --- sums of products: each term is a product of its own kind, all have one tile of sums --- */
@@ -7181,6 +7351,7 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
     const bsri_index_apart *index; /* as bsri_product's */
+    bsri_scaling a_scales, b_scales;
 } bsri_product_call;
 
 /* Which results may operands of this dtype give? */
@@ -7195,8 +7366,10 @@ static uint32_t bsri_result_dtypes(int dtype) {
 }
 static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
+/* May operands of these dtypes be multiplied with each other? Those of 8-bit floats may have either format. */
+static int bsri_is_pair(int a, int b) { return a == b || (bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)); }
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a && !(bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)))
+    if (!bsri_is_pair(a, b))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
     if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
@@ -7222,6 +7395,35 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     return BSR_OK;
 }
 
+/* Scales of an operand of rows x cols elements; by_block: those of a block, whose number is nnz (-1: no blocks). */
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int64_t rows,
+                                    int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    const int blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    bsr_dense d;
+    if (s->reserved || s->flags & ~(a ? BSR_SCALES_BLOCKS : 0u))
+        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
+    if (!(BSRI_BYTES & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
+    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
+    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
+    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
+    BSRI_TRY(bsri_check_dense(c, set, s->scale, id, BSRI_FLOATS, BSRI_READ));
+    d = *s->scale;
+    if (blocks) {
+        rows = a->block_rows, cols = a->block_cols;
+        if (d.batch_dims < 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d.batch_dims, 1);
+        d.batch_dims--;
+        if (d.batch[d.batch_dims] != a->nnz)
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, id, d.batch_dims, d.batch[d.batch_dims], a->nnz);
+    }
+    rows = s->group_rows ? bsri_ceil_div(rows, s->group_rows) : 1, cols = s->group_cols ? bsri_ceil_div(cols, s->group_cols) : 1;
+    if (d.rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d.rows, rows);
+    if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
+    return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
+}
+static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
+    if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
+    return bsri_fail(c, BSR_ITEM_SCALES, e->a_scales ? BSR_ARG_A_SCALES : BSR_ARG_B_SCALES, -1, 0);
+}
 /* left_alpha, right_alpha, bias, activation. */
 static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
                                       int compute, const bsri_batch *batch) {
@@ -7265,11 +7467,23 @@ static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_produ
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
     return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
+/* Scales give floats. */
+static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
+                                            const bsri_batch *batch) {
+    const bsr_scales *sa = p->epilogue->a_scales, *sb = p->epilogue->b_scales;
+    const uint32_t floats = bsri_result_dtypes(p->a->dtype) & BSRI_REALS;
+    if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
+    if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
+    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, p->a->rows, p->a->cols, p->a, batch));
+    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
+}
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
     bsri_call last;
     BSRI_TRY(bsri_check_product_sizes(c, p));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue) BSRI_TRY(bsri_check_product_scales(c, p, set, &batch));
     BSRI_TRY(bsri_check_product_result(c, p, set, &batch));
     if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
     last = bsri_last_check(c);
@@ -7339,7 +7553,7 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
-    job.index = p->index;
+    job.index = p->index, job.a_scales = p->a_scales, job.b_scales = p->b_scales;
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -7375,9 +7589,51 @@ static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p)
     return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
 }
 
+/* along_rows: products run along the operand's rows as stored: its lines are columns. */
+static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t cols, int along_rows) {
+    bsri_scaling x;
+    int64_t swap;
+    memset(&x, 0, sizeof x);
+    if (!s) return x;
+    x.of = *s->scale, x.blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    if (x.blocks) x.block = x.of.batch_stride[--x.of.batch_dims];
+    x.line_group = s->group_rows ? s->group_rows : bsri_max(1, rows), x.line = x.of.rows > 1 ? x.of.row_stride : 0;
+    x.along_group = s->group_cols ? s->group_cols : bsri_max(1, cols), x.along = x.of.cols > 1 ? x.of.col_stride : 0;
+    if (along_rows) {
+        swap = x.line_group, x.line_group = x.along_group, x.along_group = swap;
+        swap = x.line, x.line = x.along, x.along = swap;
+    }
+    return x;
+}
+/* Scales that are the same for all products of a line are factors of out's rows or columns: the view of them, if there is none
+   yet; they are none of op(A)'s or b's then. */
+static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
+    const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
+    *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
+    if (!one && rows) view->rows = x->of.rows * x->of.cols;
+    if (!one && !rows) view->cols = x->of.rows * x->of.cols;
+    x->of.data = NULL;
+    return view;
+}
+/* The epilogue of a call with scales, and those that are left. */
+typedef struct bsri_folded {
+    bsr_epilogue epilogue;
+    bsr_dense left, right;
+} bsri_folded;
+static void bsri_fold_scales(bsri_product_call *p, bsri_folded *f) {
+    const bsr_epilogue *e = p->epilogue;
+    if (!e || !(e->a_scales || e->b_scales)) return;
+    p->a_scales = bsri_scaling_of(e->a_scales, p->a->rows, p->a->cols, p->trans);
+    p->b_scales = bsri_scaling_of(e->b_scales, p->b->rows, p->b->cols, 1);
+    f->epilogue = *e, f->epilogue.a_scales = f->epilogue.b_scales = NULL, p->epilogue = &f->epilogue;
+    f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, e->left_alpha, 1, &f->left);
+    f->epilogue.right_alpha = bsri_scaling_fold(&p->b_scales, e->right_alpha, 0, &f->right);
+}
 BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                                    const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
                                    const bsr_exec *exec) {
+    bsri_folded folded;
     bsri_spans set;
     bsri_product_call p;
     bsri_call c;
@@ -7393,6 +7649,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
+    bsri_fold_scales(&p, &folded);
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
     return bsri_end(&c, bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
@@ -7458,6 +7715,7 @@ static bsr_status bsri_check_sum_operands(const bsri_call *c, bsri_sum_call *s, 
         BSRI_TRY(bsri_join(c, &s->batch, p[t].b->batch_dims, p[t].b->batch, p[t].id_b));
     }
     BSRI_TRY(bsri_check_batch_out(c, &s->batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     BSRI_TRY(bsri_check_product_result(c, p, set, &s->batch));
     last = bsri_last_check(c);
     for (t = 0; t < s->count; t++)
@@ -13846,6 +14104,7 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     BSRI_TRY(bsri_check_conv_sizes(c, p));
     BSRI_TRY(bsri_check_pair_dtypes(c, p->w->dtype, q->b->dtype, BSR_ARG_X, q->out->dtype, BSR_ARG_OUT));
     BSRI_TRY(bsri_join(c, &batch, q->out->batch_dims, q->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, q->epilogue));
     BSRI_TRY(bsri_check_product_result(c, q, &set, &batch));
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
@@ -15560,7 +15819,10 @@ typedef struct bsri_dev_product {
     int32_t kind, activation, trans, has_input;
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
+    int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
+    bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
+BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
    only those have that finish elements one by one. */
@@ -15576,7 +15838,7 @@ typedef struct bsri_dev_sampled {
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce, panels, subs; /* cuts of a block */
     int32_t has_input;
-    int32_t precision; /* as bsri_dev_product's */
+    int32_t precision, fast; /* as bsri_dev_product's */
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
@@ -15807,6 +16069,8 @@ typedef struct bsri_dev_im2col {
     int32_t count[3], first[3], step[3]; /* pixels of the grid; between them, as they look */
     bsri_dev_pieces x;
 } bsri_dev_im2col;
+/* Which operands have scales; those of columns differ inside 64 of them; those of two blocks side by side differ. */
+enum { BSRI_SCALED_LEFT = 1, BSRI_SCALED_RIGHT = 2, BSRI_SCALED_COLUMNS = 4, BSRI_SCALED_APART = 8 };
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
@@ -15848,6 +16112,7 @@ typedef struct bsri_dev_wgmma {
     int32_t join;
     uint32_t desc_mask, desc_step, desc_hi;
     int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
+    int32_t scaled; /* BSRI_SCALED_...: operands have scales, which stages bring */
     int64_t a_line;   /* bytes between lines of values as stored */
     int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
@@ -15863,7 +16128,7 @@ typedef struct bsri_dev_wgmma {
    number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
    blocks only, and whole ones share out as well, nobody cuts one. Operands that the L2 does not hold are read by all CTAs
    together: they take small parts, which stand beside each other in each round. */
-enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+enum { BSRI_WSAMPLED_LINE = 128, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
 
@@ -15881,6 +16146,8 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_list_view view;           /* as in p */
     int32_t reduce, steps, plain;
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
+    int32_t a_form, b_form;                 /* the same; of 8-bit floats, whose products do run so: they are e5m2 */
+    int32_t depth;                          /* products of a stage, in lines of BSRI_WSAMPLED_LINE bytes */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
     uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
     bsri_tma_map mat1, mat2;
@@ -16072,18 +16339,28 @@ static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
 #undef BSRI_X
 
 /* Operands as tensor cores read them, and what is added up in; DTYPE: as stored; PRECISION: bsri_dev_product's. */
-template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
+template <class OF, int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
     typedef SUM sum;
+    typedef OF of;
     static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
-    static constexpr bool INTEGER = SUM(0.5f) == SUM(0);
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER, SCALED = false;
 };
-struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
-struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
-struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
-struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
-struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
-struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
+struct bsri_mma_bf16 : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> {};
+struct bsri_mma_f16 : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {};
+struct bsri_mma_i8 : bsri_mma_operand<bsri_mma_i8, BSR_I8, int32_t> {};
+struct bsri_mma_f8 : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {}; /* of either format: operands say which */
+/* Operands with scales: `of` is what is multiplied, `sum` their totals. */
+struct bsri_mma_i8_scaled : bsri_mma_operand<bsri_mma_i8, BSR_I8, float> {
+    static constexpr bool F8 = false, SCALED = true;
+};
+struct bsri_mma_f8_scaled : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
+    static constexpr bool SCALED = true;
+};
+struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
+/* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {};
+struct bsri_mma_tf32 : bsri_mma_operand<bsri_mma_tf32, BSR_F32, float, 1> {};
+struct bsri_mma_tf32x3 : bsri_mma_operand<bsri_mma_tf32x3, BSR_F32, float, 2> {};
 
 /* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
    That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
@@ -16092,11 +16369,19 @@ struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
    is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 
+template <bool FIRST, class A, class B> struct bsri_either {
+    typedef A type;
+};
+template <class A, class B> struct bsri_either<false, A, B> {
+    typedef B type;
+};
 /* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
    coalesced. A: what is multiplied and added up; F: what sums are finished in. */
-template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile : bsri_tile {
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_, bool SCALED_ = false> struct bsri_simt_tile : bsri_tile {
     typedef A number;
     typedef F real;
+    static constexpr bool SCALED = SCALED_; /* operands have scales: F is what their totals are added up in */
+    typedef typename bsri_either<SCALED, F, A>::type total;
     static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256;
     static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
 };
@@ -16162,16 +16447,24 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
 
-/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
-   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
+/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, 128 bytes of products a row;
+   blocks whose rows are shorter (LINE) are taken by twos, side by side, as the L2 brings lines of 64 bytes no faster than
+   lines of 128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma
+   wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
+   after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
+   second box. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
-    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
-                         DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
+                         BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
+                         DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
-    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr bool PROMOTED = PROMOTED_;
+    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = PROMOTED ? 1 : 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr int SCALES = PROMOTED ? (128 + TN) * 4 : 0; /* bytes, of JOIN slices each */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
+    static_assert(STAGES * (STAGE + JOIN * SCALES) + 8 * SPARE + 4096 <= SHARED || !PROMOTED,
+                  "stages, scales, 2 KB a multiplying warp, 2 KB a warpgroup for what belongs to columns");
     static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
 };
 
@@ -16189,7 +16482,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
-    static constexpr bool RS = true;
+    static constexpr bool RS = true, PROMOTED = false;
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
     static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
@@ -16240,8 +16533,10 @@ template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
     static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
 };
 
-template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
+template <class T, bool PROMOTED_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
+    static constexpr bool PROMOTED = PROMOTED_;        /* as of bsri_wgmma_ss */
+    static constexpr int CONSUMES = 192;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
@@ -16315,6 +16610,8 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
 /* What an instance is for: of products, which kernel beside the tier's own. */
 enum {
     BSRI_FOR_PRODUCT,
+    BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
+    BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
@@ -16324,6 +16621,7 @@ enum {
     BSRI_FOR_GATHER, /* products of any block size and stride by tensor cores */
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SAMPLED_GATHER,
+    BSRI_FOR_SAMPLED_PROMOTED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
@@ -16350,6 +16648,8 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_RS,
     BSRI_COSTS_SS,
     BSRI_COSTS_SS_I8,
+    BSRI_COSTS_SS_F8,
+    BSRI_COSTS_PROMOTED,
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
@@ -16360,17 +16660,20 @@ enum {
 #undef BSRI_X
     BSRI_TYPE_I32 = BSR_I32,
     BSRI_TYPE_TF32 = 100,
-    BSRI_TYPE_TF32X3
+    BSRI_TYPE_TF32X3,
+    BSRI_TYPE_F8 /* both formats */
 };
 
 /* X(name, number, for, tier, type, block, costs, kernel, tile type): number: bsr_plan.instance, never changed; type: of operands,
    of simt kernels what is added up in; block: the smallest that it takes (largest instances come first where several do);
    costs: of >>cuda-estimates. The function is kernel<tile type>. */
-#define BSRI_KERNELS_SIMT(X, n, D, A, F)                                                                                   \
+#define BSRI_KERNELS_SIMT(X, n, D, A, F, S)                                                                                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                            \
     X(PRODUCT_SIMT_4X256_##D, n + 0, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 4, 256, 1, 4>)     \
     X(PRODUCT_SIMT_16X128_##D, n + 1, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)   \
     X(PRODUCT_SIMT_64X64_##D, n + 2, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))    \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                                                             \
+    X(PRODUCT_SIMT_SCALED_##D, n + 5, SCALED, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, S, 16, 128, 2, 4, true>)) \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
     X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
     X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
@@ -16421,6 +16724,8 @@ enum {
 #define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
     BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_SCALED(X, n, D, T) \
+    X(PRODUCT_MMA_SCALED_##D, n, SCALED, MMA, D, 32, I8, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -16462,6 +16767,8 @@ enum {
     BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
 #define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
+#define BSRI_KERNELS_PROMOTED(X, name, n, D, block, ...) \
+    X(PRODUCT_PROMOTED_##name##_##D, n, PROMOTED, WGMMA, D, block, PROMOTED, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
 #define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
@@ -16498,6 +16805,8 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_TINY(X, 550, F8, bsri_mma_f8, float))       \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_VECTOR_8(X, 750, F8, bsri_mma_f8, float)) \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -16525,8 +16834,19 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
-    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
+    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
+    BSRI_WHEN(BSRI_HAS_F8,                                                     \
+    BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
+    BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
+    BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
+    BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
+    BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -16596,9 +16916,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double, double))                  \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t, float))                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
@@ -16609,7 +16929,11 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244))                    \
+    BSRI_WHEN(BSRI_HAS_F8,                                                                       \
+    BSRI_KERNELS_SAMPLED(X, F8, bsri_mma_f8, 246, 351)                                           \
+    X(SAMPLED_PROMOTED_F8, 352, SAMPLED_PROMOTED, WGMMA, F8, 64, SAMPLED_WGMMA, bsri_sampled_wgmma, \
+      bsri_sampled_wgmma_tile<bsri_mma_f8, true>)))                                              \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
     BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X))
@@ -16723,6 +17047,11 @@ static constexpr bsri_instance bsri_instances[] = {
 #undef BSRI_X
     {} /* none: a build may leave all out */
 };
+/* What operands are multiplied as; precision: of f32. */
+static int bsri_type_of(int dtype, int precision) {
+    if (bsri_is_one_of(BSRI_F8, dtype)) return BSRI_TYPE_F8;
+    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+}
 /* What is wanted of an instance; 0: anything. block: that of the matrix. */
 typedef struct bsri_wanted {
     int32_t of, tier, type, block, rows, cols, layout, head, ctas;
@@ -16838,6 +17167,7 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
 }
 
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
+static int bsri_is_f8(int dtype) { return bsri_is_one_of(BSRI_F8, dtype); }
 
 /* The base and all strides of a batch keep `unit` elements together. */
 static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
@@ -16869,7 +17199,7 @@ static int bsri_mma_linear(const bsri_dev_product *p) {
 
 static int bsri_mma_vector(const bsri_dev_product *p) {
     if (!bsri_mma_linear(p) || bsri_has_beta(p)) return 0;
-    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
+    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : bsri_is_f8(p->b.dtype) ? BSR_F32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
 
@@ -17129,6 +17459,10 @@ typedef struct bsri_costs {
     X(SS,            128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
     X(SS_I8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
     X(SS_I8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(SS_F8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
+    X(SS_F8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(PROMOTED,       64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      75.0) \
+    X(PROMOTED,      128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      12.0) \
     X(SAMPLED_MMA,    16,     7.63,     5200,      100,      505,     35.8,      106,     1.12,      814,      63.9) \
     X(SAMPLED_MMA,    32,     3.26,     9230,      100,      514,     61.6,      191,   0.0731,      628,      69.1) \
     X(SAMPLED_MMA,    64,     2960,     3960,      100,      506,      134,      250,  0.00463,       48,       623) \
@@ -17306,9 +17640,10 @@ static constexpr double bsri_long_least = 1.5;          /* or so many times what
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                     bsri_dev_product *m) {
-    bsri_wanted own = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
+    bsri_wanted own = bsri_want(bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
     const bsri_instance *x;
-    own.rows = p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
+    own.rows = bsri_dev_scaled(p) ? 0 : p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64;
+    as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
     x = asked->tile_rows || asked->tile_cols ? bsri_find(&as_asked) : NULL;
     bsri_choice c = bsri_yes(x ? x : bsri_find(&own), BSR_WHY_ANY);
     if (!c.kernel) return c;
@@ -17324,27 +17659,32 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
+/* Kernels divide numbers of lines and products by groups in 32 bits. */
+static void bsri_narrow_scales(bsri_scaling *s) {
+    s->line_group = bsri_min(s->line_group, INT32_MAX), s->along_group = bsri_min(s->along_group, INT32_MAX);
+}
+static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
+/* Do scales change only where `step` products end, if at all? */
+static int bsri_scaled_by(const bsri_scaling *s, int64_t step) { return !s->of.data || !s->along || s->along_group % step == 0; }
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
-    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, dt);
+    const bsri_wanted any = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(dt, 0));
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (!bsri_is_pair(dt, p->b.dtype) || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
     if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
+    if (!bsri_scaled_by(&p->a_scales, 32) || !bsri_scaled_by(&p->b_scales, 32)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
-/* What f32 operands are multiplied as. */
-static int bsri_type_of(int dtype, int precision) {
-    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
-}
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
+    bsri_wanted w = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
     w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
@@ -17414,12 +17754,13 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
 
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
+    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (bsr_dtype_size(dt) == 1 && b > 32);
     const bsri_instance *x = bsri_mma_instance(p, f->dense, e->tile_cols);
     bsri_choice c = bsri_yes(x, BSR_WHY_GROUP);
     if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = x->number;
     /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
@@ -17727,7 +18068,8 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
+    if (!bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
     return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -17804,7 +18146,7 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     /* a lane has all rows of a block, and four columns: also few columns of blocks that lanes of one row share badly */
     const int wide = p->width > 32 || (p->width > 2 && p->br > 4 && (p->br % 3 || p->bc % 3));
     const int cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
-    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
+    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     bsri_choice c;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m), m->of = *p;
@@ -17875,7 +18217,7 @@ static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_ve
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int why = bsri_tiny_refuses(p, compute);
     int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1), 1);
-    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, p->a.dtype);
+    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     if (why || p->reduce != 1) return why ? why : BSR_WHY_LIST_KIND;
     if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
         return BSR_WHY_SIZE;
@@ -18115,18 +18457,37 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 /* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Do sums leave the tensor core after 128 products? */
+static int bsri_wgmma_promotes(const bsri_dev_product *p) {
+    return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
+}
+/* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
+static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
+    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+                         (double)p->a.nnz * (double)s->block;
+    if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+}
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p) {
+    bsri_wanted w = bsri_want(bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA,
+                              bsri_type_of(p->a.dtype, 0));
+    w.block = (int32_t)p->br;
+    return w;
+}
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
-    const int dt = p->a.dtype, i8 = dt == BSR_I8;
+    const int dt = p->a.dtype, bytes = bsr_dtype_size(dt) == 1;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->a.flags & BSRI_MATRIX_UNEVEN && p->br < 64) return BSR_WHY_INNER; /* slices may hold rows behind the last one's */
-    if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
+    if ((!bsri_is_half(dt) && !bytes) || !bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (bytes || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
-    if (i8 && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && dt == BSR_I8 && p->br < 128) return BSR_WHY_SCALES; /* two blocks of a stage: no registers */
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -18144,23 +18505,28 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = bsri_has_beta(p), rise = bias->data && bias->cols == 1;
-    const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
+    const int type = !bytes ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
+    if (vector && (bsri_is_f8(p->a.dtype) || bsri_dev_scaled(p)) && bsri_mma_linear(p) && !beta) return BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
     if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
+    if (beta && vector && bsri_wgmma_promotes(p)) return BSRI_EPILOGUE_GENERIC; /* no box to bring it to */
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
     if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_EPILOGUE_GENERIC;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_EPILOGUE_GENERIC;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type) &&
+        (p->br < 64 || right->cols > 1 || !bsri_wgmma_takes(right)))
+        return BSRI_EPILOGUE_GENERIC;
     if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_EPILOGUE_GENERIC;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8) return BSRI_EPILOGUE_ROWCOL;
+    if (!vector || bytes) return BSRI_EPILOGUE_ROWCOL;
     if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_EPILOGUE_INPUT;
     if (p->br < 64) return BSRI_EPILOGUE_ROWCOL;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
@@ -18170,7 +18536,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
 static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= bsri_wgmma_halved_groups &&
+    const int halved = p->br == 64 && bsr_dtype_size(p->a.dtype) > 1 && groups <= bsri_wgmma_halved_groups &&
                        bsri_dense_bytes(p) > bsri_wgmma_halved_above;
     if (tiles % 4 == 0 || tiles > bsri_wgmma_many_tiles) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
@@ -18179,9 +18545,13 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_group_ctas(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const int i8 = p->a.dtype == BSR_I8;
-    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
-    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
+    const int kind = bsri_cost_kind(bsri_wgmma_promotes(p)      ? BSRI_COSTS_PROMOTED
+                                    : p->a.dtype == BSR_I8      ? BSRI_COSTS_SS_I8
+                                    : bsri_is_f8(p->a.dtype)    ? BSRI_COSTS_SS_F8
+                                    : p->br < 64                ? BSRI_COSTS_RS
+                                                                : BSRI_COSTS_SS,
+                                    p->br);
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 128 / (int64_t)bsr_dtype_size(p->a.dtype)), 0);
     /* A tile starts while the one before ends, and places without a tile don't slow the others down. rs tiles' slices come
        one after another all the same; exponents by fit (note N18). */
     if (units > teams)
@@ -18207,12 +18577,12 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_wgmma_want(p);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    w.block = (int32_t)p->br, w.layout = f->dense;
+    w.layout = f->dense;
     /* a block size's tiles stand together in the table */
     for (x = first = bsri_find(&w); x && x->of == w.of && x->tier == w.tier && x->type == w.type && x->block == first->block; x++)
         if ((!x->layout || x->layout == w.layout) && (!asked->tile_cols || asked->tile_cols == x->cols))
@@ -18226,12 +18596,12 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
 }
 /* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
    uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
-   dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
+   dealt. Four where there are more than 64 teams, of one or two CTAs, and for bytes, of which nothing was measured. Figures:
    note N5. */
 static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - bsri_assign_late) * tile / (bsri_assign_clocks * m->groups_of_ctas));
     m->static_rounds = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
-    if (m->groups_of_ctas > 64 || m->p.a.dtype == BSR_I8) return;
+    if (m->groups_of_ctas > 64 || bsr_dtype_size(m->p.a.dtype) == 1) return;
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
@@ -18240,12 +18610,13 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
-    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    const int64_t size = (int64_t)bsr_dtype_size(m->p.a.dtype);
+    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br * size / 2) / 16; /* of a stage, of a block of 64 bytes a line */
     const double units = (double)m->items * m->panels * (double)groups;
     double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
-    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : m->p.br * size < 128 ? 8 : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     m->stages_per_stored = m->stages_per_block * (float)m->view.cols;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
@@ -18296,10 +18667,10 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
-    w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
+    bsri_wanted w = bsri_wgmma_want(p);
+    w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
-    const int i8 = p->a.dtype == BSR_I8;
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
     int64_t tiles, beside; /* elements from a tile of a stored block to the one beside it */
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
@@ -18322,7 +18693,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     memset(&m->conv, 0, sizeof m->conv);
     if (f->conv) m->conv = *f->conv, m->conv.per_tap = (int32_t)(f->conv->channels / p->bc);
-    m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
+    m->vector = !bytes ? p->out.dtype == p->b.dtype : p->out.dtype == BSR_I32 || bsri_is_half(p->out.dtype);
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
@@ -18359,6 +18730,11 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
+    m->scaled = (p->a_scales.of.data ? BSRI_SCALED_LEFT : 0) | (p->b_scales.of.data ? BSRI_SCALED_RIGHT : 0);
+    if (p->b_scales.of.data && p->b_scales.line && p->b_scales.line_group % 64) m->scaled |= BSRI_SCALED_COLUMNS;
+    if (m->scaled && (p->a_scales.blocks || !bsri_scaled_by(&p->a_scales, 128) || !bsri_scaled_by(&p->b_scales, 128)))
+        m->scaled |= BSRI_SCALED_APART;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
     m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
     if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
@@ -18403,10 +18779,11 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
 /* What both tiers refuse, or 0. */
 static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
                                 int tier) {
-    const int dt = p->mat1.dtype, others = tier == BSRI_TIER_MMA && (dt == BSR_F32 || dt == BSR_F64 || dt == BSR_I8);
+    const int dt = p->mat1.dtype;
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if ((!bsri_is_half(dt) && !others) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
-    if (compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !bsri_is_f8(dt) && tier != BSRI_TIER_MMA) || !bsri_is_pair(dt, p->mat2.dtype))
+        return BSR_WHY_DTYPE;
+    if (compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
 }
@@ -18415,7 +18792,8 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
 static int bsri_sampled_vector(const bsri_dev_sampled *p) {
     const bsr_matrix *out = &p->out;
     const int64_t *o = p->o_strides;
-    return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+    const int fits = bsri_is_f8(p->mat1.dtype) ? bsri_is_half(out->dtype) : out->dtype == p->mat1.dtype;
+    return fits && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 
@@ -18574,13 +18952,16 @@ static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampl
 }
 static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                  int compute, const bsr_plan *) {
-    const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), steps = bsri_ceil_div(p->mat1.cols * size, BSRI_WSAMPLED_LINE);
+    const int64_t rows = bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_WGMMA));
     bsri_wgmma_sampled_shape s;
     double tiles, cols; /* of a CTA, of a tile */
     if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
                    p->reduce > INT32_MAX / bsri_max(1, steps)))
         e.why = BSR_WHY_SIZE;
+    if (!e.why && size == 1 && f->block < 64) e.why = BSR_WHY_BLOCK; /* lines of 32 bytes and less */
+    if (!e.why && size == 1 && (f->left != 1 || f->right != 2)) e.why = BSR_WHY_ALONG;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
     tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
@@ -18607,16 +18988,20 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    const int f8 = bsri_is_f8(p->mat1.dtype), size = (int)bsr_dtype_size(p->mat1.dtype);
+    bsri_wanted w = bsri_want(f8 && !p->fast ? BSRI_FOR_SAMPLED_PROMOTED : BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA,
+                              bsri_type_of(p->mat1.dtype, 0));
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
     m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
     m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
     m->panel = s.panel, m->toll = s.toll, m->area = s.area, m->total = s.area * p->items;
-    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+    m->depth = BSRI_WSAMPLED_LINE / size, m->steps = (int)bsri_ceil_div(p->mat1.cols, m->depth);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
-    m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
+    m->a_across = f->left == 2, m->b_across = f->right == 1;
+    m->a_form = f8 ? p->mat1.dtype == BSR_E5M2 : m->a_across, m->b_form = f8 ? p->mat2.dtype == BSR_E5M2 : m->b_across;
+    m->batched = p->whole.count > 1;
     m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS ? 1 + bsri_wgmma_sampled_far(p) : 0;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
@@ -18626,7 +19011,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     if (f->conv) m->conv = *f->conv;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
-    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_LINE);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->rounds = bsri_wgmma_sampled_rounds(p, m), c.pdl = 1;
     m->each = m->total / bsri_max(1, c.grid * m->rounds);
@@ -18974,7 +19359,7 @@ static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const 
     if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
     bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
     if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
-    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), BSRI_WSAMPLED_DEPTH) * BSRI_WSAMPLED_DEPTH;
+    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), BSRI_WSAMPLED_LINE / 2) * (BSRI_WSAMPLED_LINE / 2);
     shares = bsri_ceil_div(p->pixels, q.mat1.cols);
     if (shares == 1) bytes = 0;
     q.mat2 = bsr_dense_strided(e->x.data, e->x.dtype, q.mat1.cols, e->inner, (e->x.channels + 15) / 16 * 16, 1);
@@ -19187,6 +19572,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->view = bsri_view_of(1, 1);
     if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
+    p->a_scales = job->a_scales, p->b_scales = job->b_scales;
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
@@ -19639,7 +20025,7 @@ static uint32_t bsri_stage_ways(const bsri_product *job) {
     const bsr_dense *b = job->b, *out = job->out;
     const int64_t n = out->cols, size = (int64_t)bsr_dtype_size(out->dtype);
     const int dense = bsri_mma_layout(b), stored = bsri_mma_layout(out), ragged = stored != 2 && n * size % 16 != 0;
-    const int odd_out = n > 1 && (!stored || ragged), turn = b->dtype == BSR_I8 && bsri_stage_columns(b) == 0;
+    const int odd_out = n > 1 && (!stored || ragged), turn = bsr_dtype_size(b->dtype) == 1 && bsri_stage_columns(b) == 0;
     const int items = job->batch.count > 1;
     uint32_t ways = 0;
     int w;
@@ -20276,7 +20662,7 @@ static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, i
                                   bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
     bsri_cuda_describe(job, p);
     p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    p->precision = bsri_cuda_precision(c, p->b.dtype);
+    p->precision = bsri_cuda_precision(c, p->b.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (!p->tiles || !p->width || !p->items || !p->br) return;
     bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
 }
@@ -20335,7 +20721,7 @@ static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, co
                                  bsri_sampled_params *m, bsri_asking *a) {
     memset(p, 0, sizeof *p);
     p->out = *job->out, p->mat1 = *job->mat1, p->mat2 = *job->mat2, p->alpha = job->alpha, p->beta = job->beta;
-    p->precision = bsri_cuda_precision(c, p->mat1.dtype);
+    p->precision = bsri_cuda_precision(c, p->mat1.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (job->input && job->beta != 0) p->input = *job->input, p->has_input = 1, bsri_value_strides(job->input, p->i_strides);
     bsri_value_strides(job->out, p->o_strides), p->view = bsri_view_of(1, 1);
     p->whole = job->batch, p->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
@@ -23514,7 +23900,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:

@@ -168,6 +168,55 @@ template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
     static __device__ __forceinline__ int32_t number(stored x) { return x; }
 };
+/* 8-bit floats, of either format: all of these kernels learn of it as they run. Two codes of a word, its low or its high ones, as
+   two f16, which holds all of their numbers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define BSRI_F8_CODE /* conversions are instructions */
+#endif
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e5m2_halves(uint32_t codes) {
+    return __byte_perm(codes, 0, HALF ? 0x3424 : 0x1404);
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e4m3_halves(uint32_t codes) {
+    uint32_t h;
+#ifdef BSRI_F8_CODE
+    if (HALF) asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, y; }" : "=r"(h) : "r"(codes));
+    else asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, x; }" : "=r"(h) : "r"(codes));
+#else
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), magnitude = x >> 1 & 0x3f803f80u; /* times 2^-8; NaN: all ones */
+    const uint32_t nan = (magnitude + 0x00800080u) >> 14 & 0x00010001u;
+    const __half2 number = __hmul2(*(const __half2 *)&magnitude, __floats2half2_rn(256.0f, 256.0f));
+    h = (*(const uint32_t *)&number | nan * 0x7e00u) | (x & 0x80008000u);
+#endif
+    return h;
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_f8_halves(uint32_t codes, bool e5m2) {
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), y = bsri_dev_e4m3_halves<HALF>(codes);
+    return e5m2 ? x : y;
+}
+__device__ __forceinline__ float bsri_dev_f8_number(uint8_t code, bool e5m2) {
+    return __half2float(__ushort_as_half((unsigned short)(bsri_dev_f8_halves<0>(code, e5m2) & 0xffffu)));
+}
+/* Two numbers as two codes, the first below the second. */
+__device__ __forceinline__ uint32_t bsri_dev_f8_codes(float x, float y, bool e5m2) {
+#ifdef BSRI_F8_CODE
+    uint16_t a, b;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(a) : "f"(y), "f"(x));
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(b) : "f"(y), "f"(x));
+    return e5m2 ? b : a;
+#else
+    const int bits = e5m2 ? 2 : 3;
+    const uint32_t bias = e5m2 ? 15 : 7, most = e5m2 ? 0x7b : 0x7e;
+    const float small = e5m2 ? 128.0f : 16384.0f;
+    return bsri_f32_to_f8(x, bits, bias, small, most) | (uint32_t)bsri_f32_to_f8(y, bits, bias, small, most) << 8;
+#endif
+}
+/* To f32 by the rounding that leaves a second one what it needs, as bsri_f64_to_f32_odd(). */
+__device__ __forceinline__ float bsri_dev_odd(float v) { return v; }
+__device__ __forceinline__ float bsri_dev_odd(double v) {
+    const float f = __double2float_rz(v);
+    return (double)f == v || v != v ? f : __uint_as_float(__float_as_uint(f) | 1u);
+}
+__device__ __forceinline__ bool bsri_dev_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
 
 /* N elements side by side, as they are stored. */
 template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
@@ -189,6 +238,7 @@ __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_d
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
+    if (bsri_dev_is_f8(dtype)) return (F)bsri_dev_f8_number(*(const uint8_t *)at, dtype == BSR_E5M2);
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: return (F)bsri_dev_dtype<BSR_##dtype>::number(*(const bsri_dev_dtype<BSR_##dtype>::stored *)at);
@@ -209,6 +259,10 @@ template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, 
     }
 }
 template <class F> __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, F v) {
+    if (bsri_dev_is_f8(dtype)) {
+        ((uint8_t *)base)[i] = (uint8_t)bsri_dev_f8_codes(bsri_dev_odd(v), 0.0f, dtype == BSR_E5M2);
+        return;
+    }
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: ((bsri_dev_dtype<BSR_##dtype>::stored *)base)[i] = bsri_dev_dtype<BSR_##dtype>::element(v); break;
@@ -260,6 +314,9 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from),
                  "r"(yes)
                  : "memory");
+}
+__device__ __forceinline__ void bsri_cp_async_4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 /* The barrier counts this thread once its copies so far have landed. */
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
@@ -322,6 +379,19 @@ __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
+__device__ __forceinline__ float bsri_mma_read_float(uint32_t at) {
+    float r;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(r) : "r"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ void bsri_mma_put_pair(uint32_t at, float2 x) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x.x), "f"(x.y) : "memory");
+}
+__device__ __forceinline__ float2 bsri_mma_read_pair(uint32_t at) {
+    float2 r;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(r.x), "=f"(r.y) : "r"(at) : "memory");
+    return r;
+}
 /* A load that stays where it stands: the compiler may not move it to where it is used, nor use a cache that stores bypass. */
 __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
     uint4 x;
@@ -357,10 +427,22 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-/* What a tile's type is in memory. */
-template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
-template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
-template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {};
+/* What a tile's type is in memory; of which format an operand is where the type has several. */
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<bsri_mma_f8> {
+    typedef uint8_t stored;
+    const bool e5m2;
+    __device__ __forceinline__ bsri_stored(int dtype) : e5m2(dtype == BSR_E5M2) {}
+    __device__ __forceinline__ float number(stored x) const { return bsri_dev_f8_number(x, e5m2); }
+};
 /* Two sums as a pair of elements of type T. */
 template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y) {
     return bsri_dev_dtype<T::DTYPE>::pack(x, y);
@@ -412,10 +494,11 @@ __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
 #endif
     return r;
 }
-/* An operand in registers as PARTS numbers whose sum it is, and a step of the product. */
+/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product. e5m2: which of the
+   two formats of 8-bit floats it has. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
+    static __device__ __forceinline__ void split(uint32_t (&)[1][4], bool) {}
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
                                                int side) {
         bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
@@ -423,7 +506,7 @@ template <class T> struct bsri_mma_parts {
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&r)[1][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[1][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
@@ -435,7 +518,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
    cut sums off instead of rounding them, so 8 products at a time are added by the f32 units. */
 template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
     static constexpr int PARTS = 2;
-    static __device__ __forceinline__ void split(uint32_t (&r)[2][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float x = __uint_as_float(r[0][i]);
@@ -449,6 +532,29 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
         bsri_mma<bsri_mma_tf32>(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] += part[i];
+    }
+};
+/* 8-bit floats, four products of each register: exactly as f16, the first two of each and the others. Which products these are
+   does not matter as long as both operands agree. */
+template <> struct bsri_mma_parts<bsri_mma_f8> {
+    static constexpr int PARTS = 2;
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool e5m2) {
+        if (e5m2) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e5m2_halves<1>(r[0][i]), r[0][i] = bsri_dev_e5m2_halves<0>(r[0][i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e4m3_halves<1>(r[0][i]), r[0][i] = bsri_dev_e4m3_halves<0>(r[0][i]);
+        }
+    }
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t x[4] = {a[0][2 * i], a[0][2 * i + 1], a[1][2 * i], a[1][2 * i + 1]};
+            bsri_mma<bsri_mma_f16>(c, x, b[0][2 * side + i], b[1][2 * side + i]);
+        }
     }
 };
 /* 32 lines of 16 bytes (lanes' addresses by bsri_mma_byte_line), transposed: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
@@ -740,6 +846,22 @@ BSRI_WGMMA_FLOAT(bsri_mma_f16, "k16.f32.f16.f16")
 BSRI_WGMMA_SHAPE(64, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%32", "%33", "%34", "%35", "%36", "%37", "%38", "", "")
 BSRI_WGMMA_SHAPE(128, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "", "")
 BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129", "%130", "%131", "%132", "%133", "%134", "", "")
+/* The same of 8-bit floats; TA, TB: 1 where an operand is e5m2. */
+#define BSRI_WGMMA_F8_OF(N, TA, TB, type, n0, n1, n2)                                                                   \
+    template <> struct bsri_wgmma<bsri_mma_f8, N, TA, TB> {                                                              \
+        static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {             \
+            BSRI_WGMMA(N, "+f", type, n0, n1 ", " n2, ", 1, 1", "r"(keep), "l"(a), "l"(b));                              \
+        }                                                                                                                \
+    };
+#define BSRI_WGMMA_F8(N, n0, n1, n2)                                    \
+    BSRI_WGMMA_F8_OF(N, 0, 0, "k32.f32.e4m3.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 0, 1, "k32.f32.e4m3.e5m2", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 0, "k32.f32.e5m2.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 1, "k32.f32.e5m2.e5m2", n0, n1, n2)
+BSRI_WGMMA_F8(64, "%32", "%33", "%34")
+BSRI_WGMMA_F8(128, "%64", "%65", "%66")
+BSRI_WGMMA_F8(192, "%96", "%97", "%98")
+BSRI_WGMMA_F8(256, "%128", "%129", "%130")
 #endif
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
@@ -839,6 +961,7 @@ struct bsri_dev_list {
     const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
+    int64_t block, below; /* of the entry that next() gave: its stored block, its row of blocks of b; not of scatter lists */
 
     __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
         const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
@@ -883,15 +1006,17 @@ struct bsri_dev_list {
         extra += __ffs((int)found) - 1;
         return true;
     }
-    /* Entry `at`, of any list but a scan. */
-    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t at, int64_t *a_at, int64_t *b_at) const {
+    /* Entry `at`, of any list but a scan; its stored block and row of blocks of b, but of scatter lists. */
+    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t at, int64_t *a_at, int64_t *b_at, int64_t *of,
+                                          int64_t *under) const {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
         switch (p.kind) {
-            case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
+            case BSRI_LIST_ROWS: *of = at, *under = bsri_index(col, dt, at), *a_at = *of * p.a_block, *b_at = *under * step; break;
             case BSRI_LIST_TRANSPOSED:
-                *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
+                *of = bsri_index(position, dt, at), *under = bsri_index(row, dt, at);
+                *a_at = *of * p.a_block, *b_at = *under * step;
                 break;
             case BSRI_LIST_SCATTER:
                 *a_at = p.scatter.p_indices[at] * p.a_block;
@@ -908,10 +1033,11 @@ struct bsri_dev_list {
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         for (; at < end; at++) {
             if (p.kind != BSRI_LIST_SCAN) {
-                entry(p, at, a_at, b_at);
+                entry(p, at, a_at, b_at, &block, &below);
             } else {
                 if (!scan(p, tile)) continue;
-                *a_at = at * p.a_block, *b_at = extra * (p.bc * p.view.cols * p.b.row_stride);
+                block = at, below = extra;
+                *a_at = block * p.a_block, *b_at = below * (p.bc * p.view.cols * p.b.row_stride);
             }
             at++;
             return true;
@@ -1108,6 +1234,18 @@ __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_ope
             bsri_dev_unpack(f, q[i], BSR_F16), bsri_dev_unpack(b, q[i], BSR_BF16);
             x[2 * i] = bf16 ? b[0] : f[0], x[2 * i + 1] = bf16 ? b[1] : f[1];
         }
+    } else if (bsri_dev_is_f8(o.dtype)) {
+        const bool e5m2 = o.dtype == BSR_E5M2;
+        uint32_t q[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i / 4] |= (i < n ? (uint32_t)((const uint8_t *)at)[i * step] : 0) << i % 4 * 8;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t h = i % 2 ? bsri_dev_f8_halves<1>(q[i / 2], e5m2) : bsri_dev_f8_halves<0>(q[i / 2], e5m2);
+            float y[2];
+            bsri_dev_dtype<BSR_F16>::unpack(y, h);
+            x[2 * i] = y[0], x[2 * i + 1] = y[1];
+        }
     } else if (o.dtype == BSR_F32 && whole) {
         const float4 y = ((const float4 *)at)[0], z = ((const float4 *)at)[1];
         x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w, x[4] = z.x, x[5] = z.y, x[6] = z.z, x[7] = z.w;
@@ -1134,6 +1272,20 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
         return;
     }
     uint32_t q[4];
+    if (bsri_dev_is_f8(o.dtype)) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            q[i] = bsri_dev_f8_codes(x[4 * i], x[4 * i + 1], o.dtype == BSR_E5M2) |
+                   bsri_dev_f8_codes(x[4 * i + 2], x[4 * i + 3], o.dtype == BSR_E5M2) << 16;
+        if (step == 1 && n == 8 && (uintptr_t)at % 8 == 0) {
+            *(uint2 *)at = make_uint2(q[0], q[1]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < n) ((uint8_t *)at)[i * step] = (uint8_t)(q[i / 4] >> i % 4 * 8);
+        }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const __nv_bfloat162 b = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
@@ -1276,6 +1428,15 @@ struct bsri_mma_storage {
     uint32_t present[BSRI_CHUNK];
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
+};
+/* What scales are found by, of a part: each row's first entry; the item's scales, and the list of stored blocks, or null. */
+struct bsri_scaled_part {
+    int64_t first[BSRI_GROUP];
+    const char *a, *b;
+    const void *position;
+};
+struct bsri_mma_scaled_storage : bsri_mma_storage {
+    bsri_scaled_part scaled[2];
 };
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
@@ -1444,6 +1605,7 @@ __device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_
 template <class L> struct bsri_simt {
     typedef typename L::number A;
     typedef typename L::real F;
+    typedef A number;
     static constexpr int TM = L::ROWS, TN = L::COLS, RM = L::RM, RN = L::RN, KC = 16, THREADS = L::THREADS, TX = TN / RN;
     union shared {
         struct {
@@ -1452,19 +1614,19 @@ template <class L> struct bsri_simt {
         F sum[TM][TN + 1];
     };
     /* sum += a b; a rows x inner (strides am, ak), b inner x cols (strides bk, bn); what lies outside counts as zero. */
-    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int dtype, int64_t a0, int64_t am, int64_t ak,
-                                    int64_t rows, const void *b, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
+    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int a_dtype, int64_t a0, int64_t am, int64_t ak,
+                                    int64_t rows, const void *b, int b_dtype, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
                                     int64_t inner) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
         for (int64_t k0 = 0; k0 < inner; k0 += KC) {
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
             for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
                 const int m = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
-                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, dtype, a0 + m * am + (k0 + k) * ak) : A(0);
+                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, a_dtype, a0 + m * am + (k0 + k) * ak) : A(0);
             }
             for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
                 const int n = bn == 1 ? i % TN : i / KC, k = bn == 1 ? i / TN : i % KC;
-                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
+                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, b_dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
             }
             __syncthreads();
             for (int k = 0; k < kc; k++) {
@@ -1482,7 +1644,7 @@ template <class L> struct bsri_simt {
         }
     }
     /* Puts the sums where one loop can reach them all: the epilogue's code then stands in the kernel once. */
-    static __device__ void spread(shared &s, const A (&sum)[RM][RN]) {
+    template <class S> static __device__ void spread(shared &s, const S (&sum)[RM][RN]) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
 #pragma unroll
         for (int i = 0; i < RM; i++)
@@ -1491,11 +1653,60 @@ template <class L> struct bsri_simt {
         __syncthreads();
     }
     /* The sum at (m, n): an integer also as f32. */
-    template <class G> static __device__ G at(const shared &s, int m, int n) { return (G)(A)s.sum[m][n]; }
+    template <class G> static __device__ G at(const shared &s, int m, int n) {
+        if constexpr (L::SCALED) return (G)s.sum[m][n];
+        else return (G)(A)s.sum[m][n];
+    }
     /* Whether it is wanted so. */
     static __device__ bool real(int out_dtype) { return F(0.5f) == F(0) && out_dtype != BSR_I8 && out_dtype != BSR_I32; }
 };
 
+/* Scales of an operand: where those of an item start, those of a stored block; one of them. */
+__device__ __forceinline__ const char *bsri_dev_scales_item(const bsri_scaling &s, const bsri_batch &whole, int64_t item) {
+    return s.of.data ? bsri_dev_at(s.of.data, s.of.dtype, bsri_dense_offset(&whole, item, &s.of)) : NULL;
+}
+__device__ __forceinline__ const char *bsri_dev_scales_block(const bsri_scaling &s, const char *from, int64_t block) {
+    return s.blocks ? bsri_dev_at(from, s.of.dtype, block * s.block) : from;
+}
+__device__ __forceinline__ float bsri_dev_scale(const bsri_scaling &s, const char *from, int64_t line, int64_t along) {
+    return bsri_dev_number<float>(from, s.of.dtype, line / s.line_group * s.line + along / s.along_group * s.along);
+}
+/* A tile's products of operands with scales: those of a group are added up, then scaled and added to the totals. */
+template <class Tile, class F>
+static __device__ void bsri_simt_scaled(const bsri_dev_product &p, typename Tile::shared &s, F (&total)[Tile::RM][Tile::RN],
+                                        const bsri_dev_step &step, int64_t tile, int64_t row, int64_t col, int64_t rows,
+                                        int64_t cols) {
+    const bsri_scaling &sa = p.a_scales, &sb = p.b_scales;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const char *const a_item = bsri_dev_scales_item(sa, p.whole, step.item);
+    const char *const b_item = bsri_dev_scales_item(sb, p.whole, step.item);
+    int64_t a_at, b_at;
+    bsri_dev_list list;
+    list.begin_matrix(p, step, tile);
+    while (list.next(p, tile, &a_at, &b_at)) {
+        const char *const a_from = bsri_dev_scales_block(sa, a_item, list.block);
+        const int64_t line = row + (sa.blocks ? 0 : tile * p.br), b_k = list.below * p.bc, a_k = sa.blocks ? 0 : b_k;
+        for (int64_t k = 0, kc; k < p.bc; k += kc) {
+            typename Tile::number sum[Tile::RM][Tile::RN] = {};
+            kc = p.bc - k;
+            if (a_item) kc = bsri_min(kc, sa.along_group - (a_k + k) % sa.along_group);
+            if (b_item) kc = bsri_min(kc, sb.along_group - (b_k + k) % sb.along_group);
+            Tile::multiply(s, sum, list.a, p.a.dtype, a_at + row * p.a_rs + k * p.a_cs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                           b_at + col * p.b.col_stride + k * p.b.row_stride, p.b.row_stride, p.b.col_stride, cols, kc);
+#pragma unroll
+            for (int i = 0; i < Tile::RM; i++) {
+                const int m = ty * Tile::RM + i;
+                const F left = a_item && m < rows ? F(bsri_dev_scale(sa, a_from, line + m, a_k + k)) : F(1);
+#pragma unroll
+                for (int j = 0; j < Tile::RN; j++) {
+                    const int n = tx + j * Tile::TX;
+                    const F right = b_item && n < cols ? F(bsri_dev_scale(sb, b_item, col + n, b_k + k)) : F(1);
+                    total[i][j] += left * right * F(sum[i][j]);
+                }
+            }
+        }
+    }
+}
 /* The n-th tile of an item: in the schedule's order where one is attached for this direction, else in its own. -1: none. */
 __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int64_t item, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
@@ -1518,7 +1729,7 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
     }
 }
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 || L::SCALED ? 1 : 2)
     bsri_product_simt(const __grid_constant__ bsri_dev_product p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
@@ -1533,14 +1744,19 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         const int64_t row = sub * Tile::TM, col = panel * Tile::TN;
         const int64_t rows = bsri_min(Tile::TM, p.br - row), cols = bsri_min(Tile::TN, p.width - col);
         int64_t a_at, b_at, out_row = tile * p.br, out_col = 0, out_item = item;
-        A sum[Tile::RM][Tile::RN] = {};
+        const int a_dtype = p.kind >= BSRI_LIST_SCATTER ? p.blocks.dtype : p.a.dtype;
+        typename L::total sum[Tile::RM][Tile::RN] = {};
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            bsri_dev_list list;
-            if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
-            while (list.next(p, tile, &a_at, &b_at))
-                Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
-                               b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            if constexpr (L::SCALED) {
+                bsri_simt_scaled<Tile>(p, s, sum, bsri_dev_step_of(p, item, r), tile, row, col, rows, cols);
+            } else {
+                bsri_dev_list list;
+                if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+                else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+                while (list.next(p, tile, &a_at, &b_at))
+                    Tile::multiply(s, sum, list.a, a_dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                                   b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            }
         }
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, out_row = 0;
         else if (p.kind > BSRI_LIST_SCATTER)
@@ -1613,7 +1829,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
             const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
             const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
             const int at = k * m.block + r * m.row + c * m.along;
-            if constexpr (WIDE) ((F *)to)[at] = (F)D::number(x);
+            if constexpr (WIDE) ((F *)to)[at] = (F)D(p.a.dtype).number(x);
             else ((T *)to)[at] = x;
         }
     }
@@ -1648,6 +1864,7 @@ template <class L> struct bsri_tiny_few {
                                                     const int32_t *b_at, const char *base, int64_t col, int lr, int s, int end,
                                                     F (&sum)[ROWS][1]) {
         const int step = 1 << m.log_blocks;
+        const D own(m.of.a.dtype), other(m.of.b.dtype);
         const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         if (col >= m.of.width) return;
         for (; s < end; s += AT_ONCE * step) {
@@ -1668,7 +1885,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                         for (int c = 0; c < PIECE; c++)
                             if (PIECE == 1 || c < w.inner - k)
-                                sum[r][0] += (F)D::number(y[c]) * (F)D::number(x[u][c]);
+                                sum[r][0] += (F)own.number(y[c]) * (F)other.number(x[u][c]);
                     }
                 }
             }
@@ -1687,6 +1904,7 @@ template <class L> struct bsri_tiny_wide {
                                                     const int32_t *b_at, const char *base, int64_t col, int, int s, int end,
                                                     F (&sum)[ROWS][4]) {
         const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
+        const D other(m.of.b.dtype);
         const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         const int32_t apart = (int32_t)(columns * m.of.b.col_stride);
         int there = 0; /* columns that there are: what is not there is read at the first one's place, and not stored */
@@ -1718,7 +1936,7 @@ template <class L> struct bsri_tiny_wide {
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)D::number(x[u][j]);
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)other.number(x[u][j]);
                 }
             }
         }
@@ -1906,6 +2124,7 @@ template <class L> struct bsri_vector_own {
                                                  const char *values, const char *b, int first, int end, int step,
                                                  F (&sum)[EACH]) {
         const bsri_dev_product &p = m.of;
+        const D own(p.a.dtype), other(p.b.dtype);
         pieces v[AT_ONCE][EACH];
         int32_t at[AT_ONCE];
 #pragma unroll
@@ -1934,7 +2153,7 @@ template <class L> struct bsri_vector_own {
             for (int e = 0; e < EACH; e++)
                 if (EACH == 1 || e < rows)
 #pragma unroll
-                    for (int c = 0; c < VEC; c++) sum[e] += (F)D::number(v[u][e].x[c]) * (F)D::number(x.x[c]);
+                    for (int c = 0; c < VEC; c++) sum[e] += (F)own.number(v[u][e].x[c]) * (F)other.number(x.x[c]);
         }
     }
     /* rows: of the lane's own, that the block has. */
@@ -2374,6 +2593,15 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
+                if constexpr (T::SCALED) {
+                    bsri_scaled_part &scaled = ((bsri_mma_scaled_storage &)s).scaled[parts % 2];
+                    if ((int)threadIdx.x < BSRI_GROUP) scaled.first[threadIdx.x] = first;
+                    if (threadIdx.x == 0) {
+                        const int64_t whole = bsri_dev_step_of(p, item, reduce).item;
+                        scaled.a = bsri_dev_scales_item(p.a_scales, p.whole, whole), scaled.position = r.position;
+                        scaled.b = bsri_dev_scales_item(p.b_scales, p.whole, whole);
+                    }
+                }
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
                     bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
@@ -2420,8 +2648,76 @@ template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
     return (bsri_mma_thread<L>() - BSRI_PRODUCERS) / 32;
 }
+/* Which operands of 8-bit floats are e5m2: bit 0 the first, bit 1 the second. */
+template <class T> __device__ __forceinline__ uint32_t bsri_mma_formats(int a, int b) {
+    return T::F8 ? (uint32_t)(a == BSR_E5M2) | (uint32_t)(b == BSR_E5M2) << 1 : 0;
+}
+/* What a warp multiplies sums of KS products by, where operands have scales: those of its lanes' rows and columns, loaded where
+   another group begins. */
+template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_factors {
+    __device__ __forceinline__ bsri_mma_factors(uint32_t, uint32_t) {}
+    __device__ __forceinline__ void window(uint32_t) {}
+    __device__ __forceinline__ void load(const bsri_dev_mma &, uint32_t, uint32_t, int) {}
+};
+template <class T, class L> struct bsri_mma_factors<T, L, true> {
+    float left[L::MI][2], right[L::NI][2];
+    const bsri_column_chunk &list;
+    const bsri_scaled_part &from;
+    uint32_t own, a_entry, a_group, b_group; /* this warp's entries before the window; what left and right are of */
+
+    /* storage: its address in shared memory */
+    __device__ __forceinline__ bsri_mma_factors(uint32_t storage, uint32_t part)
+        : list(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->part[part]),
+          from(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->scaled[part]), own(0), a_entry(~0u),
+          a_group(~0u), b_group(~0u) {
+#pragma unroll
+        for (int i = 0; i < L::MI; i++) left[i][0] = left[i][1] = 1.0f;
+#pragma unroll
+        for (int i = 0; i < L::NI; i++) right[i][0] = right[i][1] = 1.0f;
+    }
+    __device__ __forceinline__ void window(uint32_t word) { own += __popc(word); }
+    /* Of product k of the block at `entry` of the list; word: this warp's entries of its window. */
+    __device__ __forceinline__ void load(const bsri_dev_mma &m, uint32_t word, uint32_t entry, int k) {
+        const uint32_t below = (uint32_t)list.col[entry] * (uint32_t)m.p.bc + k;
+        if (from.a) load_left(m, own + __popc(word & ((1u << (entry & 31)) - 1)), below, k);
+        if (from.b) load_right(m, below);
+    }
+    /* mine: a stored block's number in this warp's row. */
+    __device__ __forceinline__ void load_left(const bsri_dev_mma &m, uint32_t mine, uint32_t below, int k) {
+        const bsri_scaling &s = m.p.a_scales;
+        const int warp = bsri_mma_warp<L>() / L::NW, group = warp >> m.block_bits, lane = bsri_mma_thread<L>() % 32;
+        const uint32_t entry = (uint32_t)from.first[group] + mine, stored = bsri_view_entry(m.view, entry);
+        const uint32_t tile = (uint32_t)list.row[group], across = (entry - stored * m.view.cols) * (uint32_t)m.p.bc + k;
+        const uint32_t along = (s.blocks ? across : below) / (uint32_t)s.along_group;
+        if (along == a_group && (!s.blocks || stored == a_entry)) return;
+        a_group = along, a_entry = stored;
+        const int64_t block = !s.blocks ? 0 : from.position ? bsri_dev_index(from.position, m.p.a.index_dtype, stored) : stored;
+        const uint32_t line = (s.blocks ? bsri_view_row(m.view, tile) : tile) * (uint32_t)m.p.br +
+                              (warp & ((1 << m.block_bits) - 1)) * L::MW + (m.a_trans ? lane / 4 * 2 : lane / 4);
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const uint32_t at = (line + i / 2 * 16 + i % 2 * (m.a_trans ? 1 : 8)) / (uint32_t)s.line_group;
+            left[i / 2][i % 2] = bsri_dev_number<float>(from.a, s.of.dtype, block * s.block + at * s.line + along * s.along);
+        }
+    }
+    __device__ __forceinline__ void load_right(const bsri_dev_mma &m, uint32_t below) {
+        const bsri_scaling &s = m.p.b_scales;
+        const uint32_t along = below / (uint32_t)s.along_group, lane = bsri_mma_thread<L>() % 32;
+        if (along == b_group) return;
+        b_group = along;
+        const uint32_t first = (uint32_t)list.panel * L::BN + bsri_mma_warp<L>() % L::NW * L::WN;
+#pragma unroll
+        for (int i = 0; i < 2 * L::NI; i++) {
+            const uint32_t side = lane % 4 * 2 + i % 2, n = i / 2;
+            const uint32_t col = first + (L::B_ROWS ? n / 2 * 16 + side * 2 + n % 2 : n * 8 + side);
+            if (col < m.p.width)
+                right[n][i % 2] =
+                    bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
+        }
+    }
+};
 template <class T, class L> struct bsri_mma_consumer {
-    typedef bsri_mma_parts<T> P;
+    typedef bsri_mma_parts<typename T::of> P;
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot transpose: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
@@ -2487,15 +2783,30 @@ template <class T, class L> struct bsri_mma_consumer {
             bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
         }
     }
+    /* Products of 32 rows with 16 columns, added to totals. */
+    static __device__ __forceinline__ void scaled(float (&total)[L::MI][L::NI][4], const uint32_t (&x)[L::MI][PARTS][4],
+                                                  const uint32_t (&y)[PARTS][4], int n, const bsri_mma_factors<T, L> &f) {
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const int mi = i / 2, side = i % 2;
+            typename T::of::sum part[4] = {};
+            P::mma(part, x[mi], y, side);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                total[mi][n + side][e] += f.left[mi][e / 2] * f.right[n + side][e % 2] * (float)part[e];
+        }
+    }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb);
+        multiply(sum, a, b, a_trans, ab, bb, formats, factors);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    uint32_t ab, uint32_t bb) {
+                                                    uint32_t ab, uint32_t bb, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2507,7 +2818,7 @@ template <class T, class L> struct bsri_mma_consumer {
                 for (int mi = 0; mi < L::MI; mi++) values(x[mi][0], a, ab, kk, mi, 0);
             }
 #pragma unroll
-            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
+            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi], formats & 1);
             /* load one step ahead: not by rows (no gain), not rolled (few registers), not with a single step (the sums would go
                to local memory) */
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
@@ -2517,9 +2828,14 @@ template <class T, class L> struct bsri_mma_consumer {
                 uint32_t(&now)[PARTS][4] = y[n / 2 % 2];
                 if (!EARLY) dense(now[0], b, bb, kk, n);
                 else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
-                P::split(now);
+                P::split(now, formats & 2);
+                if constexpr (T::SCALED) {
+                    static_assert(L::STEPS == 1, "sums of a slice");
+                    scaled(sum, x, now, n, factors);
+                } else {
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                    for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                }
             }
         }
     }
@@ -2582,7 +2898,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f32, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2644,7 +2961,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         }
     }
     static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f64, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2870,10 +3188,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+    bsri_mma_factors<T, L> factors(list, state >> 6 & 1);
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         const int entry = i * L::E >> bits;
         if ((i * L::E & ((32 << bits) - 1)) == 0) {
+            factors.window(word);
             const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
             uint32_t mask = 0;
             if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)))
@@ -2886,9 +3206,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
-            if (have >> e & 1)
+            if (have >> e & 1) {
+                factors.load(m, word, (i * L::E + e) >> bits, ((i * L::E + e) & ((1 << bits) - 1)) * L::KS);
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
-                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
+                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW,
+                                                bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype), factors);
+            }
         bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * stage);
         state = stage + 1 == (uint32_t)m.stages ? (state ^ 32) & ~31u : state + 1;
     }
@@ -2964,7 +3287,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_storage s;
+    __shared__ typename bsri_either<T::SCALED, bsri_mma_scaled_storage, bsri_mma_storage>::type s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
@@ -3305,8 +3628,9 @@ struct bsri_gather_tile_of {
     }
     /* Of block number i of those that are multiplied now. */
     __device__ __forceinline__ void place(const bsri_dev_product &p, int64_t i, int64_t *a_at, int64_t *b_at) const {
+        int64_t block, below;
         if (p.kind == BSRI_LIST_SCAN) *a_at = entry[i] * p.a_block, *b_at = line[i] * p.bc * p.b.row_stride;
-        else list.entry(p, i, a_at, b_at);
+        else list.entry(p, i, a_at, b_at, &block, &below);
     }
 };
 /* Eight sums at a time: of a row, or of a column where those of out are contiguous; in f64 one. */
@@ -3461,7 +3785,7 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
 #pragma unroll
         for (int e = 0; e < L::E; e++) {
             const uint32_t slice = from + e * L::SLICE;
-            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
+            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb, 0);
         }
         if ((from += L::STAGE) == end) from = end - L::WARP;
     }
@@ -4331,6 +4655,11 @@ template <int GROUP> struct bsri_wgmma_storage {
     bsri_wgmma_chunk<GROUP> part[BSRI_WGMMA_LISTERS][2];
 };
 
+/* Of each part that is listed: where its item's scales start, of a, of b. */
+struct bsri_wgmma_scale_bases {
+    const float *of[BSRI_WGMMA_LISTERS][2][2];
+};
+
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
@@ -4740,7 +5069,8 @@ struct bsri_wgmma_ends {
 };
 /* One of the warps that make lists. */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, int builder) {
+__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                       bsri_wgmma_scale_bases &bases, int builder) {
     const bsri_dev_product &p = m.p;
     const int lane = threadIdx.x % 32;
     bsri_tile_scheduler order;
@@ -4792,6 +5122,10 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                         if (p.kind == BSRI_LIST_ROWS) part.stored[lane] *= m.a_each;
                     }
                 }
+                if constexpr (L::PROMOTED)
+                    if (m.scaled && lane < 2)
+                        bases.of[builder][parts % 2][lane] =
+                            (const float *)bsri_dev_scales_item(lane ? p.b_scales : p.a_scales, p.whole, from.item);
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
@@ -4851,6 +5185,57 @@ struct bsri_wgmma_leads {
         k = __shfl_sync(~0u, channel, from), tap = __shfl_sync(~0u, lead, from);
     }
 };
+/* Brings the scales of a slice's 128 rows and TN columns to shared memory. They arrive at the stage's barrier by themselves, as
+   its blocks do. Lanes have four rows each, and a column of 32; or of 64 columns one, where scales are the same in all. */
+template <class L> struct bsri_wgmma_scale_loader {
+    uint32_t to, up, down, col; /* elements: of this lane's rows of either half, of its first column */
+    int32_t cols;               /* columns from that one on */
+
+    __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<L::GROUP> &part, uint32_t base) {
+        const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
+        const int lane = threadIdx.x % 32, beside = m.scaled & BSRI_SCALED_COLUMNS ? lane : lane * 64;
+        const bool one = m.block_bits == 7;
+        uint32_t rows = (sa.blocks ? (uint32_t)part.base[0] : (uint32_t)part.row[0] << m.block_bits) + lane;
+        to = base + L::STAGES * L::STAGE + 8 * L::SPARE + lane * 4;
+        up = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        rows = one ? rows + 64 : (sa.blocks ? (uint32_t)part.base[1] : (uint32_t)part.row[1] << m.block_bits) + lane;
+        down = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        cols = (int32_t)bsri_min(L::TN, m.p.width - part.col) - beside;
+        col = (uint32_t)(part.col + beside) / (uint32_t)sb.line_group * (uint32_t)sb.line;
+    }
+    /* k: the first product; tiles: numbered along stored blocks, of both rows of blocks; inside: products before k in theirs. */
+    __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, const float *const (&bases)[2], uint32_t slice, uint32_t k,
+                                          int32_t tile0, int32_t tile1, uint32_t inside, bool have0, bool have1) const {
+        const uint32_t at = to + slice * L::SCALES;
+        if (m.scaled & BSRI_SCALED_LEFT) {
+            const bsri_scaling &s = m.p.a_scales;
+            const uint32_t one = left(m, tile0, k, inside), two = m.block_bits == 7 ? one : left(m, tile1, k, inside);
+            const uint32_t step = s.line_group == 1 ? 32 * (uint32_t)s.line : 0;
+            const float *const first = bases[0] + one + up, *const second = bases[0] + two + down;
+            if (have0) bsri_cp_async_4(at, first), bsri_cp_async_4(at + 128, first + step);
+            if (have1) bsri_cp_async_4(at + 256, second), bsri_cp_async_4(at + 384, second + step);
+        }
+        if (m.scaled & BSRI_SCALED_RIGHT) {
+            const bsri_scaling &s = m.p.b_scales;
+            const float *right = bases[1] + k / (uint32_t)s.along_group * (uint32_t)s.along + col;
+            const int32_t lane = threadIdx.x % 32;
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                if (cols > 0 && lane < L::TN / 64) bsri_cp_async_4(at + 512 + lane * 252, right); /* the lane's are in `at` */
+                return;
+            }
+#pragma unroll
+            for (int i = 0; i < L::TN / 32; i++, right += 32 * (uint32_t)s.line)
+                if (i * 32 < cols) bsri_cp_async_4(at + 512 + i * 128, right);
+        }
+    }
+    static __device__ __forceinline__ uint32_t left(const bsri_dev_wgmma &m, int32_t tile, uint32_t k, uint32_t inside) {
+        const bsri_scaling &s = m.p.a_scales;
+        if (!s.blocks) return k / (uint32_t)s.along_group * (uint32_t)s.along;
+        const uint32_t block = bsri_view_entry(m.view, tile);
+        inside += (tile - block * m.view.cols) << m.block_bits;
+        return block * (uint32_t)s.block + inside / (uint32_t)s.along_group * (uint32_t)s.along;
+    }
+};
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, stage, phase;
@@ -4887,7 +5272,7 @@ template <class L> struct bsri_wgmma_producer {
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
     __device__ __forceinline__ void nothing(bsri_wgmma_storage<L::GROUP> &s, const bsri_wgmma_chunk<L::GROUP> &part,
-                                            uint32_t flags) {
+                                            uint32_t flags, bool scaled = false) {
         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
         wait_free(s);
         if (bsri_elect_one()) {
@@ -4896,6 +5281,7 @@ template <class L> struct bsri_wgmma_producer {
             if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[stage]));
             bsri_mbarrier_arrive(full + 8 * stage);
         }
+        if (scaled) bsri_mbarrier_arrive(full + 8 * stage);
         advance();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
@@ -4939,7 +5325,8 @@ template <class L> struct bsri_wgmma_producer {
     /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
        that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
-                                         const bsri_wgmma_chunk<L::GROUP> &part) {
+                                         const bsri_wgmma_chunk<L::GROUP> &part, const float *const (&bases)[2]) {
+        constexpr uint32_t BESIDE = (1u << L::JOIN) - 1; /* columns that a stage may hold */
         const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
@@ -4950,21 +5337,29 @@ template <class L> struct bsri_wgmma_producer {
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         bsri_wgmma_leads leads;
+        bsri_wgmma_scale_loader<L> scales;
+        const bool scaled = L::PROMOTED && m.scaled;
+        if constexpr (L::PROMOTED)
+            if (scaled) scales.begin(m, part, base);
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             if (m.conv.rank) leads.look(m, first + w * 32 + lane);
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
-            for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
-                const int from = __ffs((int)any) - 1;
-                const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
-                const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
+            for (uint32_t any = bits0 | bits1; any;) {
+                const int from = __ffs((int)any) - 1 & -L::JOIN;
+                const uint32_t have0 = bits0 >> from & BESIDE, have1 = bits1 >> from & BESIDE;
+                int32_t block0[L::JOIN], block1[L::JOIN];
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++)
+                    block0[e] = __shfl_sync(~0u, mine0, from + e), block1[e] = __shfl_sync(~0u, mine1, from + e);
                 int32_t k = (first + w * 32 + from) << m.block_bits;
                 uint32_t lead = 0;
                 if (m.conv.rank) leads.of(from, k, lead);
-                const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
-                left--;
+                const uint32_t blocks = L::JOIN == 1 ? have0 + have1 : __popc(have0) + __popc(have1);
+                const uint32_t total = fetch.bytes + (one ? 0 : blocks * L::BLOCK);
+                any &= ~(BESIDE << from), left -= L::JOIN == 1 ? 1 : __popc(have0 | have1);
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
                     if (bsri_elect_one()) {
@@ -4977,16 +5372,25 @@ template <class L> struct bsri_wgmma_producer {
                         if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
                     }
+                    if constexpr (L::PROMOTED)
+                        if (scaled) {
+#pragma unroll
+                            for (int e = 0; e < L::JOIN; e++)
+                                scales.slice(m, bases, stage * L::JOIN + e, k + (i + e) * L::SLICE / L::JOIN, block0[e],
+                                             block1[e], i * L::SLICE, one || have0 >> e & 1, one || have1 >> e & 1);
+                            bsri_cp_async_arrive(full + 8 * stage);
+                        }
                     advance();
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
         }
-        if (last && !part.count) nothing(s, part, last);
+        if (last && !part.count) nothing(s, part, last, scaled);
     }
 };
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared) {
+__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared,
+                                                   const bsri_wgmma_scale_bases &bases) {
     bsri_wgmma_producer<L> f;
     uint32_t mine = 0, other = 0, builder = 0; /* parts so far of the builder whose turn it is, of the other */
     f.begin(shared, s);
@@ -4997,7 +5401,7 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
             bsri_mbarrier_wait(bsri_smem_address(&s.chunk_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::RS) f.own(m, s, part);
-            else f.wide(m, s, part);
+            else f.wide(m, s, part, bases.of[builder][mine % 2]);
             bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[builder][mine % 2]));
             mine++;
         } while (!last);
@@ -5010,6 +5414,10 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma-epilogue: from sums to out                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* threadIdx.x; read anew where twice the sums leave no registers for what is computed from it. */
+template <class L> __device__ __forceinline__ uint32_t bsri_wgmma_thread(void) {
+    return L::PROMOTED ? (uint32_t)bsri_dev_thread() : threadIdx.x;
+}
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
    bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
@@ -5024,7 +5432,8 @@ template <class L> struct bsri_wgmma_box {
     }
     /* Where this lane's line of 8 x 8 stands, as stmatrix and ldmatrix have it. */
     static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
-        const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
+        const uint32_t lane = bsri_wgmma_thread<L>() % 32, r = lane % 16, piece = lane / 16;
+        const uint32_t c = piece * 8 + lane % 8, low = lane / 8 % 2;
         if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
         return box + bsri_swizzle<COLUMN>(c, warp() * 2 + low);
     }
@@ -5040,7 +5449,9 @@ template <class L> struct bsri_wgmma_box {
     static __device__ __forceinline__ bool leads(bool by_rows) {
         return bsri_dev_thread() % 32 == 0 && (!shared(by_rows) || warp() == 0); /* read anew: rs kernels can't hold a lane */
     }
-    static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + threadIdx.x / 128 : 2 + threadIdx.x / 64; }
+    static __device__ __forceinline__ int barrier(void) {
+        return COLUMN == 128 ? 1 + bsri_wgmma_thread<L>() / 128 : 2 + bsri_wgmma_thread<L>() / 64;
+    }
     static __device__ __forceinline__ void sync(bool by_rows) {
         if (shared(by_rows)) bsri_named_sync(barrier(), COLUMN);
         else __syncwarp();
@@ -5082,15 +5493,16 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
     }
 }
 /* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
-   left, and of bias along a column, belongs to this lane's two rows. */
+   left, and of bias along a column, belongs to this lane's two rows; right, bias: a pair of every 64 columns, for all lanes. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_EPILOGUE_BIAS and SMOOTH */
+    float left[2], rise[2], right[L::TN / 64][2], bias[L::TN / 64][2]; /* the last two: where registers are left */
     int32_t row, col, cols;
+    uint32_t lines; /* promoted: where in shared memory right and bias are */
 
     /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
-        if (m.terms & BSRI_TERM_INPUT && !m.store_registers) {
+        if (!L::PROMOTED && m.terms & BSRI_TERM_INPUT && !m.store_registers) {
             const bool by_rows = m.vector == 1;
             if (box::leads(by_rows)) bsri_tma_wait_read<0>();
             box::sync(by_rows);
@@ -5098,13 +5510,15 @@ template <class L> struct bsri_wgmma_terms {
             for (int i = 0; i < L::BOXES; i++)
                 bring(f.operand[2], box::first(spare, by_rows) + i * box::bytes(by_rows), by_rows, i * 64);
         }
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
         if (m.terms & BSRI_TERM_LEFT) down(left, f.operand[0]);
-        if (m.terms & BSRI_TERM_RIGHT) prefetch(f.operand[1]);
+        if (m.terms & BSRI_TERM_RIGHT) across(right, f.operand[1], 0);
         if (m.terms & BSRI_TERM_RISE) down(rise, f.operand[3]);
-        if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
+        if (m.terms & BSRI_TERM_BIAS) across(bias, f.operand[3], 1);
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
     }
     __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
-        const char *const at = bsri_dev_at(o.data, o.dtype, (row + threadIdx.x % 32 / 4) * o.rs);
+        const char *const at = bsri_dev_at(o.data, o.dtype, (row + bsri_wgmma_thread<L>() % 32 / 4) * o.rs);
         const int64_t step = 8 * o.rs;
 #pragma unroll
         for (int h = 0; h < 2; h++)
@@ -5112,36 +5526,66 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Prefetches a line of the tile's columns to the L1. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
-        const int n = threadIdx.x % 32 * 8;
+        const int n = bsri_wgmma_thread<L>() % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* For BSRI_EPILOGUE_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
-       latency. Without bias -0, which changes nothing. */
-    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
-        const int c = threadIdx.x % 32 * 2;
-        const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
-#pragma unroll
-        for (int k = 0; k < L::TN / 64; k++) {
-            const char *const at = bsri_dev_at(o.data, f32 ? BSR_F32 : T::DTYPE, col + k * 64 + c);
-            float2 v = make_float2(-0.0f, -0.0f);
-            if (some && k * 64 + c < cols && f32) v = *(const float2 *)at;
-            else if (some && k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
-            bias[k][0] = v.x, bias[k][1] = v.y;
-            if (some && !f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
+    /* Two elements of a line from column c on; its only one, if it has one. */
+    __device__ __forceinline__ float2 pair(const bsri_dev_operand &o, int dtype, int c) const {
+        const char *const at = bsri_dev_at(o.data, dtype, o.cs ? col + c : 0);
+        float y[2] = {0.0f, 0.0f};
+        if (c >= cols) return make_float2(0.0f, 0.0f);
+        if (!o.cs) {
+            y[0] = y[1] = dtype == BSR_F32 ? *(const float *)at : bsri_dev_half(at, dtype, 0);
+        } else if (dtype == BSR_F32) {
+            return *(const float2 *)at;
+        } else {
+            bsri_dev_unpack(y, *(const uint32_t *)at, dtype);
+        }
+        return make_float2(y[0], y[1]);
+    }
+    /* Of every 64 columns of a line each lane loads a pair. Now, as later nothing would hide the latency. */
+    template <int K = 0>
+    __device__ __forceinline__ void share(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int dtype) const {
+        const float2 v = pair(o, dtype, K * 64 + bsri_wgmma_thread<L>() % 32 * 2);
+        y[K][0] = v.x, y[K][1] = v.y;
+        if constexpr (K + 1 < L::TN / 64) share<K + 1>(y, o, dtype);
+    }
+    __device__ __forceinline__ void across(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int line) const {
+        if constexpr (L::RS) prefetch(o);
+        else if constexpr (L::PROMOTED) lay(o, line);
+        else share(y, o, o.dtype);
+    }
+    /* Each thread of the warpgroup lays two. */
+    __device__ __forceinline__ void lay(const bsri_dev_operand &o, int line) const {
+        const int c = bsri_dev_thread() % 128 * 2;
+        if (c < L::TN) bsri_mma_put_pair(lines + line * 1024 + c * 4, pair(o, o.dtype, c));
+    }
+    /* Those of column n: by numbers that are known when this is compiled, else it would go through local memory. */
+    template <int K = 0>
+    static __device__ __forceinline__ float2 mine(const float (&y)[L::TN / 64][2], int n) {
+        const float2 own = make_float2(y[K][0], y[K][1]);
+        if constexpr (K + 1 < L::TN / 64) {
+            const float2 more = mine<K + 1>(y, n);
+            return n / 64 == K ? own : more;
+        } else {
+            return own;
         }
     }
-    /* 16 x 32 sums from column n on, plus bias. */
-    __device__ __forceinline__ void shared(float (&x)[16], int n) const {
-        float mine[2] = {bias[0][0], bias[0][1]};
-#pragma unroll
-        for (int k = 1; k < L::TN / 64; k++)
-            if (n / 64 == k) mine[0] = bias[k][0], mine[1] = bias[k][1];
+    /* f(i, of the columns of sum i) for 16 x 32 sums from column n on; line: 0 right, 1 bias. */
+    template <class F>
+    __device__ __forceinline__ void shared(const float (&y)[L::TN / 64][2], int line, int n, const F &f) const {
+        const uint32_t side = bsri_wgmma_thread<L>() % 4;
+        float2 own = make_float2(0.0f, 0.0f);
+        if (!L::PROMOTED) own = mine(y, n);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int from = (n / 8 + j) % 8 * 4 + threadIdx.x % 4;
-            const float y[2] = {__shfl_sync(~0u, mine[0], from), __shfl_sync(~0u, mine[1], from)};
+            float2 of;
+            if (L::PROMOTED) of = bsri_mma_read_pair(lines + line * 1024 + (n + j * 8 + side * 2) * 4);
+            else
+                of.x = __shfl_sync(~0u, own.x, (n / 8 + j) % 8 * 4 + side),
+                of.y = __shfl_sync(~0u, own.y, (n / 8 + j) % 8 * 4 + side);
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
+            for (int i = 0; i < 4; i++) f(4 * j + i, i % 2 ? of.y : of.x);
         }
     }
     /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
@@ -5156,7 +5600,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Where piece i of a lane stands in a box: as out is staged. */
     static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
-        const int lane = threadIdx.x % 32, r = lane / 8;
+        const int lane = bsri_wgmma_thread<L>() % 32, r = lane / 8;
         const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
                                           : bsri_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
         return (to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN);
@@ -5168,7 +5612,7 @@ template <class L> struct bsri_wgmma_terms {
     /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
        have 16 bits, both are packed in y[2 j]. */
     __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
-        const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
+        const int c = n + bsri_wgmma_thread<L>() % 4 * 2, rest = cols - c;
         if (f32) {
             const char *at = o.data + (int64_t)(col + c) * 4;
 #pragma unroll
@@ -5184,7 +5628,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* f(i, where) for the eight pairs of f32 of 16 x 32 from column n on, as far as they are there. */
     template <class F> __device__ __forceinline__ void pairs(const bsri_dev_operand &o, int n, const F &f) const {
-        const int lane = threadIdx.x % 32, c = n + lane % 4 * 2;
+        const int lane = bsri_wgmma_thread<L>() % 32, c = n + lane % 4 * 2;
         char *const at = (char *)o.data + ((row + lane / 4) * o.rs + col + c) * 4;
         const int64_t down = 32 * o.rs;
 #pragma unroll
@@ -5225,7 +5669,9 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], t.left[i / 2 % 2]);
     }
-    if (m.terms & BSRI_TERM_RIGHT) {
+    if (!L::RS && m.terms & BSRI_TERM_RIGHT) {
+        t.shared(t.right, 0, n, [&](int i, float y) { x[i] = __fmul_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_RIGHT) {
         const bool f32 = m.terms & BSRI_TERM_RIGHT_F32;
         uint32_t raw[8];
         float y[8];
@@ -5235,7 +5681,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
-    if (!m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
+    if (!L::PROMOTED && !m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
     t.pairs(f.operand[2], n, [&](int i, float2 *from) {
         const float2 y = *from;
         x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
@@ -5246,7 +5692,9 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t,
                                                 float (&x)[16], const uint32_t (&bias)[8], uint32_t place, int n) {
     if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T, L>(m, f, t, x, place, n);
-    if (m.terms & BSRI_TERM_BIAS) {
+    if (!L::RS && m.terms & BSRI_TERM_BIAS) {
+        t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_BIAS) {
         float y[8];
         t.template unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
 #pragma unroll
@@ -5269,7 +5717,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         KIND == BSRI_EPILOGUE_INPUT && !L::RS && L::TN > L::BOXES * 64;                  /* rs has no registers left */
     constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_EPILOGUE_ACTIVATION ? 2 : L::TN / 32; /* side by side */
     const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
-    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
+    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && !L::PROMOTED && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     constexpr bool LATE = FUSED && L::RS; /* no registers and predicates are left to hold what a store needs: asked for again */
     const bool led = LATE ? false : box::leads(by_rows);
@@ -5300,7 +5748,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         if (KIND == BSRI_EPILOGUE_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
         float x[16];
         uint32_t bias[8];
-        if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
+        if (FUSED && L::RS && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
         if constexpr (ROUNDS < L::TN / 32) {
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
@@ -5308,7 +5756,8 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
             for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_EPILOGUE_STORE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
         }
         if constexpr (!FUSED) {
-            if (KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) t.shared(x, n);
+            if ((KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) && m.terms & BSRI_TERM_BIAS)
+                t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
             if (KIND == BSRI_EPILOGUE_ACTIVATION) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
             else if (KIND == BSRI_EPILOGUE_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
                 bsri_dev_activation<BSR_ACT_RELU>(x);
@@ -5353,7 +5802,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
-    const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
+    const int lane = bsri_wgmma_thread<L>() % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
@@ -5523,11 +5972,13 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
         terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
         terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
     }
+    if constexpr (L::PROMOTED) terms.lines = spare + 8 * L::SPARE + L::STAGES * L::JOIN * L::SCALES + now.half * 2048;
     if (!quit && (m.epilogue == BSRI_EPILOGUE_INPUT || m.epilogue == BSRI_EPILOGUE_ROWCOL))
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
     if constexpr (T::BYTES == 2 && !L::RS) {
         if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
-            terms.template share<T>(finisher.operand[3], m.terms);
+            if (m.terms & BSRI_TERM_BIAS)
+                terms.share(terms.bias, finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32 ? BSR_F32 : T::DTYPE);
     }
 }
 template <class T, class L>
@@ -5543,6 +5994,15 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, m.conv, tile.item, tile.line, terms.row, tile.col, L::TN);
+    } else if constexpr (T::BYTES == 1 && !T::INTEGER) {
+        const bool f16 = m.p.out.dtype == BSR_F16;
+        if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && f16)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_bf16, L>(m, f, terms, at, sum);
+        else if (f16) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_bf16, L>(m, f, terms, at, sum);
     } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
@@ -5627,6 +6087,41 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
     if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
+/* The same where sums leave the tensor core after the 128 products of a stage, for registers that add them up in f32. */
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_promoted(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                            bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
+                                                            float (&sum)[L::TN / 2]) {
+    const int half = own.half; /* of `own` nothing else is kept: registers are short */
+    typename bsri_wgmma_mainloop<L>::source source;
+    uint32_t flags = 0;
+#pragma unroll
+    for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
+#pragma unroll 1
+    while (!flags) {
+        const bsri_wgmma_stage<L::GROUP> &note = s.note[at.stage];
+        bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
+        const uint32_t word = note.work[half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        flags = word >> BSRI_WGMMA_FLAGS & (BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT);
+        if (flags) {
+            const bsri_wgmma_rows same;
+            bsri_wgmma_tile_state &tile = s.tile[same.warp];
+            if (same.lane == 0) tile.item = note.item, tile.line = note.row[same.strip >> m.block_bits], tile.col = note.col;
+        }
+        if (L::JOIN == 1) {
+            if (work) source.template promote<TA, TB, 1>(m, sum, at, half, 0);
+        } else if (work == 3 && !(m.scaled & BSRI_SCALED_APART)) {
+            source.template promote<TA, TB, 2>(m, sum, at, half, 0);
+        } else {
+#pragma unroll 1
+            for (uint32_t e = 0; e < 2; e++)
+                if (work >> e & 1) source.template promote<TA, TB, 1>(m, sum, at, half, e);
+        }
+        bsri_mbarrier_arrive(at.empty + 8 * at.stage);
+        at.template advance<L::STAGES>();
+    }
+    return flags;
+}
 /* Brings the first panel of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors.
    Some CTAs ask for all of it: shared by all, those that start late would ask too late. The second panel is not brought: with
    it, it took longer than with none (note N3). */
@@ -5634,6 +6129,12 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
         bsri_dev_prefetch(m.rows.b + i * m.b_line, (uint32_t)m.ahead_bytes);
+}
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_f8(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                      bsri_wgmma_pipe &at, const bsri_wgmma_rows &own, float (&sum)[L::TN / 2]) {
+    if constexpr (L::PROMOTED) return bsri_wgmma_mma_promoted<T, L, TA, TB>(m, s, at, own, sum);
+    else return bsri_wgmma_mma<T, L, TA, TB>(m, s, at, own, sum);
 }
 /* The stages of one tile by how its operands lie; the flags of the last one. */
 template <class T, class L>
@@ -5644,6 +6145,15 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, b
         if (!m.listed) return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_mma<T, L, 2, 0>(m, s, at, own, sum);
+    } else if constexpr (T::F8) { /* by their formats */
+        switch (bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype)) {
+            case 0: return bsri_wgmma_mma_f8<T, L, 0, 0>(m, s, at, own, sum);
+            case 1: return bsri_wgmma_mma_f8<T, L, 1, 0>(m, s, at, own, sum);
+            case 2: return bsri_wgmma_mma_f8<T, L, 0, 1>(m, s, at, own, sum);
+            default: return bsri_wgmma_mma_f8<T, L, 1, 1>(m, s, at, own, sum);
+        }
+    } else if constexpr (L::PROMOTED) {
+        return bsri_wgmma_mma_promoted<T, L, 0, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
@@ -5714,8 +6224,8 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
@@ -5727,27 +6237,29 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
             if (m.conv.rank) bsri_im2col_at(m.conv, (uint32_t)col, image);
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
-            bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
+            bytes = (boxes > 0 ? boxes * 8192 : m.dense * 128) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
         /* By one lane: from several lanes an instruction costs more (note N2). lead: of a convolution's tap, of which k is a
            channel then. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, uint32_t lead,
-                                              int i, bool one, bool have0, bool have1, int32_t block0, int32_t block1,
-                                              int32_t down0, int32_t down1) const {
-            if (m.conv.rank)
-                bsri_tma_load_image(to + 2 * BLOCK, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
-            else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
-            else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
+                                              int i, bool one, uint32_t have0, uint32_t have1, const int32_t (&block0)[L::JOIN],
+                                              const int32_t (&block1)[L::JOIN], int32_t down0, int32_t down1) const {
+            const uint32_t dense = to + 2 * L::SIDE;
+            if (m.conv.rank) bsri_tma_load_image(dense, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!boxes) bsri_tma_load(dense, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else if (boxes < 0) bsri_tma_load(dense, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
-                for (int n = 0; n < boxes; n++)
-                    bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
+                for (int n = 0; n < boxes; n++) bsri_tma_load(dense + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                values(m, to, barrier, block0, down0, i * SLICE);
-                if (m.a_trans) values(m, to + BLOCK, barrier, block0, down0 + 64, i * SLICE);
+                values(m, to, barrier, block0[0], down0, i * SLICE);
+                if (m.a_trans) values(m, to + BLOCK, barrier, block0[0], down0 + 64, i * SLICE);
             } else {
-                if (have0) values(m, to, barrier, block0, down0, 0);
-                if (have1) values(m, to + BLOCK, barrier, block1, down1, 0);
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++) {
+                    if (have0 >> e & 1) values(m, to + e * BLOCK, barrier, block0[e], down0, 0);
+                    if (have1 >> e & 1) values(m, to + L::SIDE + e * BLOCK, barrier, block1[e], down1, 0);
+                }
             }
         }
         /* 64 or 128 rows of a tile, numbered along stored blocks; down: first row in its block, k: first product in the tile. */
@@ -5759,6 +6271,7 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
         }
     };
     struct source {
+        static constexpr int WIDE = 64; /* columns that are formed at a time, where sums are promoted */
         int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_storage<GROUP> &, uint32_t) { keep = 0; }
@@ -5771,19 +6284,82 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
         template <int TA, int TB, class F>
-        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
-                                                 int half, const F &release) {
-            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
-            bsri_wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < LINE / 32; k++)
-                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16),
-                                              k ? 1 : keep);
-            bsri_wgmma_commit();
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at,
+                                                 uint32_t work, int half, const F &release) {
+            if (L::JOIN == 1 || work == 3) form<TA, TB, L::JOIN>(sum, at, half, 0, 0, keep);
+            else form<TA, TB, 1>(sum, at, half, work >> 1, 0, keep);
             keep = 1;
             bsri_wgmma_wait<1>();
             release();
+        }
+        /* Asks for the products of COUNT blocks of a stage, from number `which` on, with N columns from `first` on. */
+        template <int TA, int TB, int COUNT, class S, int N>
+        static __device__ __forceinline__ void form(S (&sum)[N], uint32_t at, int half, uint32_t which, int first, int kept) {
+            constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * L::SIDE + which * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_desc<128>(at + 2 * L::SIDE + first * 128, b_across ? 8192 : 0) + which * (LINE / 16);
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int c = 0; c < COUNT; c++)
+#pragma unroll
+                for (int k = 0; k < LINE / 32; k++)
+                    bsri_wgmma<typename T::of, 2 * N, TA, TB>::ss(
+                        sum, a + c * (BLOCK / 16) + k * (a_across ? 2048 / 16 : 32 / 16),
+                        b + c * (LINE / 16) + k * (b_across ? 2048 / 16 : 32 / 16), c || k ? 1 : kept);
+            bsri_wgmma_commit();
+        }
+        /* Those products added to the sums in f32. WIDE columns are formed at a time, as there are no registers for twice as many
+           sums; the next while these are added (integers are converted: there is room for one part of them). */
+        template <int TA, int TB, int COUNT>
+        __device__ __forceinline__ void promote(const bsri_dev_wgmma &m, float (&sum)[TN / 2], const bsri_wgmma_pipe &at,
+                                                int half, uint32_t which) {
+            const uint32_t from = at.base + at.stage * L::STAGE;
+            constexpr int PARTS = T::of::INTEGER ? 1 : 2;
+            typename T::of::sum part[PARTS][WIDE / 2];
+#pragma unroll
+            for (int i = 0; i < PARTS * WIDE / 2; i++) bsri_wgmma_unset(part[i / (WIDE / 2)][i % (WIDE / 2)]);
+            form<TA, TB, COUNT>(part[0], from, half, which, 0, 0);
+#pragma unroll
+            for (int n = 0; n < TN / WIDE; n++) {
+                const bool more = n + 1 < TN / WIDE;
+                if (PARTS == 2 && more) {
+                    form<TA, TB, COUNT>(part[(n + 1) % PARTS], from, half, which, (n + 1) * WIDE, 0);
+                    bsri_wgmma_wait<1>();
+                } else {
+                    bsri_wgmma_wait<0>();
+                }
+                bsri_wgmma_done(part[n % PARTS]);
+                if (!m.scaled) {
+#pragma unroll
+                    for (int i = 0; i < WIDE / 2; i++) sum[n * (WIDE / 2) + i] += (float)part[n % PARTS][i];
+                } else {
+                    scaled(m, sum, part[n % PARTS], at, at.stage * L::JOIN + which, n * (WIDE / 2));
+                }
+                if (PARTS == 1 && more) form<TA, TB, COUNT>(part[0], from, half, which, (n + 1) * WIDE, 0);
+            }
+        }
+        /* Adds WIDE columns, of sums from `first` on, times the scales of this lane's rows and columns. */
+        static __device__ __forceinline__ void scaled(const bsri_dev_wgmma &m, float (&sum)[TN / 2],
+                                                      const typename T::of::sum (&part)[WIDE / 2], const bsri_wgmma_pipe &at,
+                                                      uint32_t slice, int first) {
+            const uint32_t scales = at.base + L::STAGES * L::STAGE + 8 * L::SPARE + slice * L::SCALES, thread = bsri_dev_thread();
+            const uint32_t row = scales + (thread / 32 * 16 - 64 + thread % 32 / 4) * 4, col = scales + 512 + first * 8;
+            float up = 1.0f, down = 1.0f;
+            if (m.scaled & BSRI_SCALED_LEFT) up = bsri_mma_read_float(row), down = bsri_mma_read_float(row + 32);
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                const float right = m.scaled & BSRI_SCALED_RIGHT ? bsri_mma_read_float(col) : 1.0f;
+                up *= right, down *= right;
+#pragma unroll
+                for (int i = 0; i < WIDE / 2; i++) sum[first + i] += (i % 4 < 2 ? up : down) * (float)part[i];
+                return;
+            }
+#pragma unroll
+            for (int i = 0; i < WIDE / 2; i += 4) {
+                const float2 right = bsri_mma_read_pair(col + i * 8 + thread % 4 * 8);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[first + i + e] += (e < 2 ? up : down) * (e % 2 ? right.y : right.x) * (float)part[i + e];
+            }
         }
         static __device__ __forceinline__ bool has_nan(const typename T::sum (&)[TN / 2], int) { return false; }
     };
@@ -6018,11 +6594,12 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_storage<L::GROUP> s;
+    __shared__ bsri_wgmma_scale_bases bases;
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), L::PROMOTED && m.scaled ? 33 : 1);
         if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.named[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
@@ -6045,14 +6622,15 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
         bsri_wgmma_consume<T, L>(m, s, bsri_shared);
     } else {
         bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared);
-        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, threadIdx.x / 32 - 1);
+        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared, bases);
+        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, bases, threadIdx.x / 32 - 1);
         else bsri_wgmma_schedule<L::GROUP>(m, s);
     }
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_storage<2>) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
+static_assert(sizeof(bsri_wgmma_storage<2>) + sizeof(bsri_wgmma_scale_bases) <=
+                      227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
                   sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
                   sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the stages");
@@ -6078,7 +6656,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), blocks > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
     const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
-    const int along = p->br < 64 && !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
+    const int along = p->br >= 64 ? 128 : !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
     const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
@@ -6155,7 +6733,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
             const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
             Tile::multiply(s, sum, p.mat1.data, p.mat1.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat1) + r0 * p.mat1.row_stride, p.mat1.row_stride,
-                           p.mat1.col_stride, rows, p.mat2.data,
+                           p.mat1.col_stride, rows, p.mat2.data, p.mat2.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat2) + c0 * p.mat2.col_stride, p.mat2.row_stride,
                            p.mat2.col_stride, cols, p.mat1.cols);
         }
@@ -6247,7 +6825,7 @@ __device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)
         bsri_cp_async_commit();
         const uint32_t at = base + from * m.stage_bytes;
         bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
-                                        m.a_trans, 0);
+                                        m.a_trans, 0, bsri_mma_formats<T>(m.p.mat1.dtype, m.p.mat2.dtype));
         if (++to == m.stages) to = 0;
         if (++from == m.stages) from = 0;
     }
@@ -6379,8 +6957,8 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         if constexpr (T::BYTES == 2) bsri_mma_sampled_store<T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
         else if constexpr (T::BYTES == 8)
             bsri_mma_sampled_finish<double, T, L>(m, s, (double *)tile, sum, m_warp, n_warp, lane, block);
-        else if (T::BYTES == 1 && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
-            if constexpr (T::BYTES == 1)
+        else if (T::INTEGER && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
+            if constexpr (T::INTEGER)
                 bsri_mma_sampled_finish<uint32_t, T, L>(m, s, (uint32_t *)tile, sum, m_warp, n_warp, lane, block);
         } else bsri_mma_sampled_finish<float, T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
     }
@@ -6667,7 +7245,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
             bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                    first + i * BSRI_WSAMPLED_DEPTH, row, batch, col, lead, count * m.b_boxes);
+                                    first + i * m.depth, row, batch, col, lead, count * m.b_boxes);
         }
     }
 }
@@ -6972,42 +7550,66 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
         }
     }
 }
-/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
-template <class T, int N, int TA, int TB>
+/* A stage, of 128 products, whose sums leave the tensor core after it: 64 columns at a time. */
+template <class T, int N, int TA, int TB, int FIRST = 0>
+__device__ __forceinline__ void bsri_wgmma_sampled_promote(uint64_t x, uint64_t y, float (&sum)[128], float (&part)[32]) {
+    bsri_wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) bsri_wgmma<T, 64, TA, TB>::ss(part, x + k * 2, y + FIRST * (BSRI_WSAMPLED_LINE / 16) + k * 2, k);
+    bsri_wgmma_commit();
+    bsri_wgmma_wait<0>();
+    bsri_wgmma_done(part);
+#pragma unroll
+    for (int i = 0; i < 32; i++) sum[FIRST / 2 + i] += part[i];
+    if constexpr (FIRST + 64 < N) bsri_wgmma_sampled_promote<T, N, TA, TB, FIRST + 64>(x, y, sum, part);
+}
+/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. PROMOTED: as bsri_wgmma_ss has it. */
+template <class T, int N, int TA, int TB, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_mainloop(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                        bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     const int steps = m.reduce * m.steps;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
-    const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
+    constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+    const uint32_t a_step = (a_across ? 2048 : 32) >> 4,
+                   b_step = (uint32_t)(b_across ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
-    if (!steps) {
+    float part[PROMOTED ? 32 : 1];
+    if (PROMOTED || !steps) {
 #pragma unroll
         for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+    }
+    if (PROMOTED) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) bsri_wgmma_unset(part[PROMOTED ? i : 0]);
     }
 #pragma unroll 1
     for (int i = 0; i < steps; i++, ring.advance()) { /* the first product is not added to what is there */
         const uint32_t at = ring.stage * ring.bytes;
         const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
         bsri_mbarrier_wait(full + 8 * ring.stage, ring.phase());
-        bsri_wgmma_fence();
+        if constexpr (PROMOTED) {
+            bsri_wgmma_sampled_promote<T, N, TA, TB>(x, y, sum, part);
+        } else {
+            bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++)
-            bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
-        bsri_wgmma_commit();
-        bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+            for (int k = 0; k < BSRI_WSAMPLED_LINE / 32; k++)
+                bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
+            bsri_wgmma_commit();
+            bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+        }
         if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * ring.stage);
     }
 }
 /* What wgmma wants to know at compile time is decided around the loop; all else is there once. */
-template <class T, int N>
+template <class T, int N, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                             bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
-    if (__builtin_expect(!m.a_across, 1)) {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 0, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 0, 0>(m, s, ring, a, b, sum);
+    if (__builtin_expect(!m.a_form, 1)) {
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 0, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 0, 0, PROMOTED>(m, s, ring, a, b, sum);
     } else {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 1, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 1, 0>(m, s, ring, a, b, sum);
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 1, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 1, 0, PROMOTED>(m, s, ring, a, b, sum);
     }
 }
 /* A warpgroup without columns in a tile gives its stages back. */
@@ -7020,10 +7622,11 @@ __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sam
     }
 }
 /* The multiplying warps. entry, mine: blocks side by side. */
-template <class T>
+template <class T, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          uint32_t base) {
-    const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
+    /* warpgroup 0 fetches. PROMOTED: the same in all lanes, as the compiler sees, which takes fewer registers. */
+    const int group = (PROMOTED ? __shfl_sync(~0u, (int)threadIdx.x / 128, 0) : (int)threadIdx.x / 128) - 1;
     bsri_sampled_pipe ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
     base = bsri_wgmma_desc_address(base); /* what is added to it stays within */
     for (;; tiles.advance()) {
@@ -7034,22 +7637,27 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
                                                                             : group ? count - half
                                                                                     : half)
                                                                            << m.shift;
-        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
-        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
+        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_LINE;
+        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_LINE;
         if (!count) return;
         bsri_sampled_pipe_cut(ring, bsri_wgmma_sampled_bytes(m, count));
-        const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        const int cols = mine << m.bits;
         float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
                            loop */
 #pragma unroll
         for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
-        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
-        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192>(m, s, ring, a, b, sum);
-        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
-        else if (cols) bsri_wgmma_sampled_multiply<T, 64>(m, s, ring, a, b, sum);
+        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols) bsri_wgmma_sampled_multiply<T, 64, PROMOTED>(m, s, ring, a, b, sum);
         else bsri_wgmma_sampled_pass(m, s, ring);
+        const int thread = PROMOTED ? bsri_dev_thread() : (int)threadIdx.x, line = row + thread / 32 % 4 * 16 + thread % 32 / 4;
         const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
-        if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
+        if constexpr (T::F8) {
+            if (m.plain && m.p.out.dtype == BSR_F16) bsri_wgmma_sampled_store<bsri_mma_f16>(m, tile, o, sum, line, entry, mine);
+            else if (m.plain) bsri_wgmma_sampled_store<bsri_mma_bf16>(m, tile, o, sum, line, entry, mine);
+            else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
+        } else if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
         else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
         bsri_mbarrier_arrive(bsri_smem_address(&s.tile_empty[tiles.stage])); /* each thread has read */
     }
@@ -7064,7 +7672,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
    Shared memory:
      dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 stages of equal size, multiples of 1 KB; small tiles have more stages,
                and the ring is cut anew where their number changes. A stage is
-       0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
+       0       mat2: count x b_boxes boxes of b_box bytes, m.depth products deep; an entry has one, or one for each 64 columns
        behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
      static:   bsri_wgmma_sampled_storage
 
@@ -7114,21 +7722,21 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     __syncthreads();
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
-        bsri_setmaxnreg_dec<120>();
+        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
         bsri_wgmma_sampled_produce(m, s, place, base);
     } else {
-        bsri_setmaxnreg_inc<192>();
-        bsri_wgmma_sampled_consume<T>(m, s, base);
+        bsri_setmaxnreg_inc<L::CONSUMES>();
+        bsri_wgmma_sampled_consume<T, L::PROMOTED>(m, s, base);
     }
 #endif
 }
 
 /* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
 static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsri_tensor_batch *batch, const bsr_dense *d,
-                                  int64_t others, int64_t inner, int along, int wide, int pairs) {
+                                  int64_t others, int64_t inner, int along, int depth, int wide, int pairs) {
     const int64_t unit = (int64_t)bsr_dtype_size(d->dtype), line = d->col_stride == 1 ? d->row_stride : d->col_stride;
     const int64_t size[2] = {along ? inner : others, along ? others : inner};
-    const int32_t box[4] = {along ? BSRI_WSAMPLED_DEPTH : wide, along ? wide : BSRI_WSAMPLED_DEPTH, 1, 1};
+    const int32_t box[4] = {along ? depth : wide, along ? wide : depth, 1, 1};
     if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, batch)) return 0;
     const int64_t sizes[4] = {size[0], size[1], batch->size[0], batch->size[1]};
     const int64_t stride[3] = {line * unit, bsri_max(16, batch->stride[0] * unit), bsri_max(16, batch->stride[1] * unit)};
@@ -7137,18 +7745,18 @@ static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsr
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry) {
     const int along1 = p->mat1.col_stride == 1, along2 = p->mat2.col_stride != 1;
     const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64,
-              lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
-    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
-    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
-    m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
-    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+              lines = along2 ? BSRI_WSAMPLED_LINE : 2 * cols;
+    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_LINE;
+    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_LINE;
+    m->a_kind = bsri_wgmma_desc_bits(along1 ? BSRI_WSAMPLED_LINE : 128, 0);
+    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : m->depth * lines);
     if (m->conv.rank) /* all pixels, of which an item has a share */
-        return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, m->pixels, along1, rows, 0) &&
-               bsri_image_map(ctx, &m->mat2, p->mat2.dtype, &m->conv, cols, BSRI_WSAMPLED_DEPTH, lines);
+        return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, m->pixels, along1, m->depth, rows, 0) &&
+               bsri_image_map(ctx, &m->mat2, p->mat2.dtype, &m->conv, cols, m->depth, lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
-    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
+    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, m->depth, rows,
                                   along1 && along2) &&
-           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
+           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, m->depth, cols,
                                   along1 && along2);
 }
 
@@ -9353,7 +9961,7 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
                 const int width = (int)bsri_min(Tile::TN, end - in);
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, p.k.dtype, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
                 tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
@@ -10764,6 +11372,8 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_unpack(F (&v)
             case BSR_F16: v[i] = (F)__half2float(__ushort_as_half((unsigned short)half)); break;
             case BSR_BF16: v[i] = (F)__uint_as_float(half << 16); break;
             case BSR_F32: v[i] = (F)__uint_as_float(w[i]); break;
+            case BSR_E4M3:
+            case BSR_E5M2: v[i] = (F)bsri_dev_f8_number((uint8_t)(w[0] >> i * 8), dtype == BSR_E5M2); break;
             case BSR_I8: v[i] = (F)(int8_t)(w[0] >> i * 8); break;
             case BSR_BOOL: v[i] = (F)((w[0] >> i * 8 & 0xff) != 0); break;
             default: /* f32 computes for none of these */
@@ -10811,6 +11421,10 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
                 *(uint32_t *)at = dtype == BSR_F16 ? *(const uint32_t *)h : *(const uint32_t *)b;
                 break;
             }
+            case BSR_E4M3:
+            case BSR_E5M2:
+                *(uint16_t *)at = (uint16_t)bsri_dev_f8_codes(bsri_dev_odd(v[0]), bsri_dev_odd(v[1]), dtype == BSR_E5M2);
+                break;
             case BSR_I64: *(longlong2 *)at = make_longlong2(bsri_dev_whole(v[0], dtype), bsri_dev_whole(v[1], dtype)); break;
             case BSR_I32: *(int2 *)at = make_int2((int)bsri_dev_whole(v[0], dtype), (int)bsri_dev_whole(v[1], dtype)); break;
             case BSR_I8:
@@ -10824,6 +11438,11 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
             case BSR_F32: *(float4 *)at = make_float4(v[0], v[1], v[2], v[3]); return;
             case BSR_F16:
             case BSR_BF16: *(uint2 *)at = make_uint2(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype)); return;
+            case BSR_E4M3:
+            case BSR_E5M2:
+                *(uint32_t *)at = bsri_dev_f8_codes(v[0], v[1], dtype == BSR_E5M2) |
+                                  bsri_dev_f8_codes(v[2], v[3], dtype == BSR_E5M2) << 16;
+                return;
             default: break;
         }
 #pragma unroll
@@ -11150,6 +11769,17 @@ template <class F, int A> __device__ __forceinline__ void bsri_reduce_piece(int 
         bsri_map_unpack(v, u, dtype);
         bsri_reduce_add<F, 2>(kind, acc, v);
     } else {
+        if constexpr (A == 1) {
+            if (bsri_dev_shift(dtype) == 0) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    F v[4];
+                    bsri_map_unpack(v, make_uint4(w[i], 0, 0, 0), dtype);
+                    bsri_reduce_add<F, 4>(kind, acc, v);
+                }
+                return;
+            }
+        }
         if (A == 8 || (A == 1 && dtype != BSR_F32)) {
             F v[8];
 #pragma unroll
@@ -12150,6 +12780,7 @@ __device__ __forceinline__ void bsri_dev_store_f64(void *base, int dtype, int64_
     const uint32_t sign = v != v ? (uint32_t)((uint64_t)__double_as_longlong(v) >> 63) : 0;
     if (v == v || dtype == BSR_F64) bsri_dev_store(base, dtype, i, v);
     else if (dtype == BSR_F32) ((uint32_t *)base)[i] = sign << 31 | 0x7fc00000u;
+    else if (bsri_dev_is_f8(dtype)) ((uint8_t *)base)[i] = (uint8_t)(sign << 7 | 0x7fu);
     else ((uint16_t *)base)[i] = (uint16_t)(sign << 15 | (dtype == BSR_F16 ? 0x7e00u : 0x7fc0u));
 }
 /* One element, converted where the types differ; the same type moves as it is. */
@@ -12177,7 +12808,7 @@ __device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at)
 /* Anything but zero of either sign; NaN counts. */
 __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, int64_t i) {
     switch (bsri_dev_size(dtype)) {
-        case 1: return ((const uint8_t *)base)[i] != 0;
+        case 1: return (((const uint8_t *)base)[i] & (bsri_dev_is_f8(dtype) ? 0x7fu : 0xffu)) != 0;
         case 2: return (((const uint16_t *)base)[i] & 0x7fffu) != 0;
         case 4: return (((const uint32_t *)base)[i] & (dtype == BSR_F32 ? 0x7fffffffu : ~0u)) != 0;
         default: return (((const uint64_t *)base)[i] & (dtype == BSR_F64 ? ~(uint64_t)0 >> 1 : ~(uint64_t)0)) != 0;
@@ -13626,6 +14257,8 @@ static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_c
             case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i, there, lanes); break;
             case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i, there, lanes); break;
             case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i, there, lanes); break;
+            case BSR_E4M3: bsri_prune_norm<uint8_t, BSR_E4M3>(b, item, i, there, lanes); break;
+            case BSR_E5M2: bsri_prune_norm<uint8_t, BSR_E5M2>(b, item, i, there, lanes); break;
             default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i, there, lanes); break;
         }
     }

@@ -141,7 +141,11 @@ typedef struct ref_finish_args {
     double product; /* relative error of a product of two elements before it is added */
 } ref_finish_args;
 /* f32 operands as TF32, 11 bits each; as two such numbers, of whose four products the smallest is left out. */
+#ifndef REF_F8_ERROR
+#define REF_F8_ERROR 0 /* mirror.h: where sums of 128 products of 8-bit floats are formed in a tensor core */
+#endif
 TF double ref_product_error(int dtype, unsigned exec_flags) {
+    if (t_is_f8(dtype)) return REF_F8_ERROR;
     if (dtype != BSR_F32) return 0;
     return exec_flags & BSR_EXEC_TF32 ? 0x1p-10 + 0x1p-22 : exec_flags & BSR_EXEC_TF32X3 ? 0x1p-20 : 0;
 }
@@ -313,18 +317,65 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
 /* the operations                                                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. */
-TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole) {
-    ref_array count, av = ref_matrix(a, &count), bv = ref_dense(b), mag;
+/* What bsr_scales say of element (i, j) of an operand (of a stored block p, or -1), for an item of the problem. */
+TF double ref_scale(const bsr_scales *s, const t_shape *whole, int64_t item, int64_t p, int64_t i, int64_t j) {
+    bsr_dense d;
+    t_shape batch;
+    if (!s) return 1;
+    d = *s->scale;
+    if (p >= 0 && s->flags & BSR_SCALES_BLOCKS)
+        d.batch_dims--, d.data = (char *)d.data + (size_t)(p * d.batch_stride[d.batch_dims]) * bsr_dtype_size(d.dtype);
+    batch = t_dense_batch(&d);
+    return t_get(&d, t_item_of(whole, item, &batch), s->group_rows ? i / s->group_rows : 0,
+                 s->group_cols ? j / s->group_cols : 0);
+}
+/* As ref_matrix and ref_magnitude over a problem's batch, each stored number times its scale. */
+TF ref_array ref_scaled_matrix(const bsr_matrix *m, const bsr_scales *s, t_shape whole, ref_array *count, int magnitude) {
+    ref_array a = ref_new(whole, m->rows, m->cols);
+    const t_shape mine = t_matrix_batch(m);
+    int64_t b, r, p, i, j;
+    *count = ref_new(whole, m->rows, m->cols);
+    for (b = 0; b < a.items && !bt.unwanted; b++) {
+        const int64_t item = t_item_of(&whole, b, &mine);
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, item, r); p < t_crow(m, item, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++) {
+                        const int64_t row = r * m->block_rows + i, col = t_col(m, item, p) * m->block_cols + j;
+                        const int own = s && s->flags & BSR_SCALES_BLOCKS;
+                        const double v = t_load(m->values, m->dtype, t_value_at(m, item, p, i, j)) *
+                                         ref_scale(s, &whole, b, p, own ? i : row, own ? j : col);
+                        *ref_at(&a, b, row, col) += magnitude ? fabs(v) : v, *ref_at(count, b, row, col) += 1;
+                    }
+    }
+    return a;
+}
+TF ref_array ref_scaled_dense(const bsr_dense *d, const bsr_scales *s, t_shape whole) {
+    ref_array a = ref_new(whole, d->rows, d->cols);
+    const t_shape mine = t_dense_batch(d);
+    int64_t b, i, j;
+    for (b = 0; b < a.items && !bt.unwanted; b++)
+        for (i = 0; i < d->rows; i++)
+            for (j = 0; j < d->cols; j++)
+                *ref_at(&a, b, i, j) = t_get(d, t_item_of(&whole, b, &mine), i, j) * ref_scale(s, &whole, b, -1, i, j);
+    return a;
+}
+/* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. e: for scales, or null. */
+TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole, const bsr_epilogue *e) {
+    const int scaled = e && (e->a_scales || e->b_scales);
+    ref_array count, av, bv, mag;
     ref_sum sum;
     int64_t i;
+    av = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &count, 0) : ref_matrix(a, &count);
+    bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : ref_dense(b);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
     for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {
     }
     if (i < count.items * count.rows * count.cols) { /* duplicates: magnitudes before they cancel */
-        mag = ref_magnitude(a);
+        mag = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &bv, 1) : ref_magnitude(a);
         if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
+        bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : bv;
         sum.t = ref_mm(&mag, &count, &bv, NULL, whole, whole).t;
     }
     return sum;
@@ -338,7 +389,8 @@ TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha,
     f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
     f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
     f.product = ref_product_error(a->dtype, exec_flags);
-    sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)));
+    if (epilogue && (epilogue->a_scales || epilogue->b_scales)) f.product += 0x1p-22; /* two factors rounded, and both products */
+    sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)), epilogue);
     return ref_finish(&sum, &f);
 }
 /* act(beta input + left (sum of alpha op(A) B) right + bias), over the broadcast of all a's and b's batches. Each term may cost
@@ -361,7 +413,7 @@ TF ref_result ref_sum_mm(double beta, const bsr_dense *input, const bsr_term *te
     f.product = ref_product_error(terms->a->dtype, exec_flags);
     for (t = 0; t < count; t++) {
         const double alpha = by_pointer ? *by_pointer : terms[t].alpha;
-        one = ref_sparse_mm(terms[t].trans, terms[t].a, terms[t].b, whole);
+        one = ref_sparse_mm(terms[t].trans, terms[t].a, terms[t].b, whole, NULL);
         if (t == 0) all.s = ref_new(whole, one.s.rows, one.s.cols), all.t = ref_new(whole, one.s.rows, one.s.cols);
         if (t == 0) all.n = ref_new(whole, one.s.rows, one.s.cols);
         for (i = 0, n = all.s.items * all.s.rows * all.s.cols; i < n && alpha != 0; i++) {
@@ -374,8 +426,8 @@ TF ref_result ref_sum_mm(double beta, const bsr_dense *input, const bsr_term *te
     if (beta != 0) in = ref_dense(input);
     for (i = 0; in.v && i < n && t_is_float(out_dtype); i++) {
         const int64_t j = i % r.want.cols, k = i / r.want.cols % r.want.rows, item = i / r.want.cols / r.want.rows;
-        r.bound.v[i] += 1.5 * (double)count * (f.compute == BSR_F64 ? REF_U64 : 0x1p-24) *
-                        fabs(beta * ref_seen(&in, &whole, item, k, j));
+        r.bound.v[i] +=
+            1.5 * (double)count * (f.compute == BSR_F64 ? REF_U64 : 0x1p-24) * fabs(beta * ref_seen(&in, &whole, item, k, j));
     }
     return r;
 }
@@ -393,6 +445,7 @@ TF ref_result ref_sampled(double beta, const bsr_matrix *input, double alpha, co
     f.alpha = alpha, f.out_dtype = BSR_F64, f.compute = ref_compute(mat1->dtype);
     f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
     if (!t_is_float(out_dtype)) f.out_dtype = BSR_I32;
+    if (t_is_f8(mat1->dtype)) f.product = ref_product_error(mat1->dtype, exec_flags);
     r = ref_finish(&sum, &f);
     if (beta != 0) in = ref_matrix(input, NULL);
     for (b = 0; b < r.want.items; b++)

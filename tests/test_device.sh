@@ -18,6 +18,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     shift
     {
         sed -n '/^\/\* bsr_map. Pieces of E/,/^#endif/p' bsrsparse.h | sed '/^#endif/d'
+        sed -n '/^template <int HALF> .* bsri_dev_e5m2_halves/,/^__device__ .* bsri_dev_is_f8/p' bsrsparse_kernels.cuh
         sed -n '/^__device__ __forceinline__ uint4 bsri_dev_philox(/,/^}/p' bsrsparse_kernels.cuh
         sed -n '/^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x)/,/^}/p' bsrsparse_kernels.cuh
         section bsrsparse_kernels.cuh device-maps

@@ -22,7 +22,9 @@
 #define T_HAS(dtype) ((void)(dtype), 1) /* reduced builds hold a few types */
 #endif
 static const bsr_context *cpu(void) { return t_context(T_CPU); }
-static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
+static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32,  BSR_F64,
+                                                                                BSR_I8,   BSR_E4M3, BSR_E5M2};
+enum { TYPES = (int)BT_COUNT(all) };
 
 /* ---------------------------------------------------------------------------------------------- */
 /* draws                                                                                          */
@@ -35,7 +37,13 @@ static int type_of(const int *types, int n, int64_t turn) {
     return types[turn % n];
 }
 static int a_float(int64_t turn) { return type_of(floats, 4, turn); }
-static int a_type(int64_t turn) { return type_of(all, 5, turn); }
+static int a_type(int64_t turn) { return type_of(all, TYPES, turn); }
+/* A type of results: its own or a wider one. */
+static int result_of(int type) {
+    static const int eights[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_E4M3, BSR_E5M2};
+    if (t_is_f8(type)) return eights[bt_below(5)];
+    return bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+}
 static int64_t one_of(int64_t a, int64_t b, int64_t c, int64_t d) {
     const int64_t at = bt_below(4);
     return at == 0 ? a : at == 1 ? b : at == 2 ? c : d;
@@ -139,9 +147,9 @@ static void product(int turn, int plain) {
     static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
     static const int acts[] = {BSR_ACT_NONE,      BSR_ACT_RELU, BSR_ACT_GELU,          BSR_ACT_GELU_TANH,
                                BSR_ACT_GELU_TANH, BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide, whole = !t_is_float(out_type);
-    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || bt_below(2) ? out_type : (int)BSR_F32;
+    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || (bt_below(2) && !t_is_f8(out_type)) ? out_type : (int)BSR_F32;
     const uint32_t op = bt_below(3) ? 0 : BSR_TRANS_A;
     const unsigned has = plain ? 0 : (unsigned)bt_below(16), bias_row = (unsigned)bt_below(2);
     t_spec s = some_spec(type, FILL_SIGNED, 200);
@@ -157,7 +165,7 @@ static void product(int turn, int plain) {
     a = t_matrix(&s), n = some_columns(&s, easy ? 288 : 200);
     if (op && bt_below(4)) t_attach_transposed(&a);
     rows = op ? a.cols : a.rows;
-    b = t_random(type, op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    b = t_random(t_mixed(type), op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
     out = t_output(out_type, rows, n, some_layout(), s.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
     left = t_random(other, rows, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
@@ -186,7 +194,7 @@ static void random_dense_mm(int turn) { product(turn, 1); }
 /* Sums of products: terms of all kinds; or of one kind and one sparsity, which kernels take together. */
 static void random_sum_mm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(4)] : wide, whole = !t_is_float(out_type);
     const int count = (int)bt_range(1, bt_below(4) ? 3 : BSR_TERMS_MAX), alike = bt_below(2) == 0, flip = bt_below(3) == 0;
     t_spec first = some_spec(type, FILL_SIGNED, 150), s;
@@ -216,7 +224,7 @@ static void random_sum_mm(int turn) {
         a[t] = t_matrix(&s);
         if (turned) t_attach_transposed(&a[t]);
         if (!alike) layout = some_layout();
-        b[t] = t_random(type, turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
+        b[t] = t_random(t_mixed(type), turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
                         FILL_SIGNED);
         terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0;
         terms[t].alpha = bt_below(alike ? 6 : 2) ? alpha : whole ? (double)bt_range(-2, 2) : bt_below(4) ? bt_uniform() - 0.5 : 0;
@@ -229,9 +237,9 @@ static void random_sum_mm(int turn) {
     }
     out = t_output(out_type, rows, n, some_layout(), first.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(first.batch), 0, FILL_SIGNED);
-    left = t_random(whole ? (int)BSR_I32 : out_type, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    right = t_random(whole ? (int)BSR_I32 : out_type, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    bias = t_random(whole ? (int)BSR_I32 : out_type, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    left = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    right = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    bias = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
     f.bias = bt_below(3) ? NULL : &bias, f.left_alpha = bt_below(3) ? NULL : &left, f.right_alpha = bt_below(3) ? NULL : &right;
     f.activation = whole ? BSR_ACT_NONE : (int)bt_below(5);
     describe(&first, flip ? ", A^T" : "");
@@ -311,7 +319,7 @@ static void random_sampled_chain_mm(int turn) {
 }
 static void random_sampled_addmm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide;
     t_spec s = some_spec(type, FILL_SIGNED, 150);
     const int64_t k = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0;
@@ -324,7 +332,7 @@ static void random_sampled_addmm(int turn) {
     input = t_matrix(&s), out = t_matrix_output(&input, out_type, some_blocks());
     if (t_is_float(out_type) && !t_is_float(type)) t_make_values(&input, BSR_F32, PACKED, 0), t_fill_values(&input, FILL_SIGNED);
     x = t_random(type, out.rows, k, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
-    y = t_random(type, k, out.cols, some_layout(), narrowed(s.batch), (unsigned)bt_below(4), FILL_SIGNED);
+    y = t_random(t_mixed(type), k, out.cols, some_layout(), narrowed(s.batch), (unsigned)bt_below(4), FILL_SIGNED);
     in = beta != 0 || bt_below(2) ? &input : NULL;
     want = ref_sampled(beta, in, alpha, &x, &y, s.batch, s.batch, out_type, 0);
     EACH_WAY(out.values, bsr_sampled_addmm(ctx, beta, in, alpha, &x, &y, &out, e),
@@ -376,8 +384,8 @@ static void random_softmax_backward(int turn) {
 }
 /* Any function, any operand, any types; in place, dropped. */
 static void random_map(int turn) {
-    static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
-    const int type = bt_below(3) ? a_type(turn) : all[bt_below(8)], of_y = bt_below(2) ? type : all[bt_below(8)];
+    static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL, BSR_E4M3, BSR_E5M2};
+    const int type = bt_below(3) ? a_type(turn) : all[bt_below(10)], of_y = bt_below(2) ? type : all[bt_below(10)];
     const int wide = REF_WIDE(type) || REF_WIDE(of_y), users = !wide && bt_below(8) == 0;
     const int64_t form = bt_below(4); /* of y: none, a matrix, dense, dense and repeated */
     t_spec s = some_spec(type, bt_below(3) ? FILL_SIGNED : FILL_POSITIVE, 100);
@@ -470,7 +478,8 @@ TF void random_conv(int turn) {
     some_shape(&shape, in, out), s = some_filters(&shape, type, &channels, &filters), describe(&s, op ? ", data gradient" : "");
     w = t_matrix(&s), x = some_images(type, shape.dims, op ? out : in, n, op ? filters : channels, 0);
     y = some_images(out_type, shape.dims, op ? in : out, n, op ? channels : filters, 1);
-    bias = t_random(out_type, y.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED), f.bias = bt_below(2) ? &bias : NULL;
+    bias = t_random(t_is_f8(out_type) ? (int)BSR_F32 : out_type, y.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+    f.bias = bt_below(2) ? &bias : NULL;
     want = ref_conv(0, NULL, 1, op, &shape, &w, &x, &f, &y, 0);
     EACH_WAY(y.data, bsr_conv(ctx, 0, NULL, 1, op, &shape, &w, &x, &f, &y, e), REF_COMPARE(&y, &want, REF_ANY));
 }
@@ -756,7 +765,7 @@ static void make_source(source *x, const t_spec *s) {
 static void conversion(int turn, int kind) {
     static const char *const names[] = {", from_dense", ", from_block_mask", ", random_pattern",
                                         ", prune",      ", from_csr",        ", from_coo"};
-    const int type = a_type(bt_below(5)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    const int type = a_type(bt_below(TYPES)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
     const int entries = kind >= FROM_CSR, equal = kind == RANDOM || kind == PRUNE, sizes = bt_below(2) != 0;
     t_spec s = some_spec(type, longer || bt_below(2) ? FILL_INTEGER : FILL_SIGNED, 150);
     bsr_matrix m[2];

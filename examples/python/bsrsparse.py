@@ -98,8 +98,9 @@ TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows")
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
               (to(TuneRow), "key"), (ptr, "device_status timing"))
+Scales = struct("bsr_scales", (to(Dense), "scale"), (i64, "group_rows group_cols"), (u32, "flags"), (i32, "reserved"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
-                  (i32, "activation reserved"))
+                  (i32, "activation reserved"), (to(Scales), "a_scales b_scales"))
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))
 MapOptions = struct("bsr_map_options", (i32, "function combine"), (u32, "flags"), (i32, "reserved"), (f64, "low high dropout_p"),
                     (u64, "dropout_seed"), (ptr, "user_data"))
@@ -783,11 +784,20 @@ class Context:
         return out
 
     def dense_addmm(self, a, b, input=None, beta=None, alpha=1.0, left_alpha=None, right_alpha=None, bias=None, activation="none",
-                    alpha_ptr=None, beta_ptr=None, user_data=None, trans=False, out=None, dtype=None, exec=None):
+                    alpha_ptr=None, beta_ptr=None, user_data=None, trans=False, out=None, dtype=None, exec=None, a_scales=None,
+                    b_scales=None):
         """act(beta input + left_alpha (alpha op(a) b) right_alpha + bias). beta: 1 where there is an input. One-dimensional
-        left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs."""
+        left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs. a_scales,
+        b_scales of 8-bit operands: (scale, group_rows, group_cols), 0: all; of stored blocks: with "blocks" as a fourth."""
+        if dtype is None and (a_scales or b_scales):
+            dtype = F32
         a, b, out, d = self._product(a, b, trans, out, dtype)
         e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
+        for name, scales in (("a_scales", a_scales), ("b_scales", b_scales)):
+            if scales is not None:
+                scale, group_rows, group_cols, *blocks = scales
+                setattr(e, name, C.pointer(Scales(C.pointer(self._dense(scale, name)), group_rows, group_cols,
+                                                  1 if blocks else 0)))
         beta = (0.0 if input is None else 1.0) if beta is None else beta
         self.call("dense_addmm", beta, self._dense(input, "input"), alpha, TRANS_A if trans else 0, a, b, e, d, exec=exec)
         return out

@@ -66,6 +66,24 @@ struct __half {
 static __half __ushort_as_half(unsigned short u) { return {u}; }
 static float __half2float(__half h) { return bsri_f16_to_f32(h.u); }
 static float __uint_as_float(uint32_t u) { return bsri_bits_f32(u); }
+static uint32_t __float_as_uint(float f) { return bsri_f32_bits(f); }
+static float __double2float_rz(double v) {
+    const float f = (float)v;
+    return fabs((double)f) <= fabs(v) || v != v ? f : bsri_bits_f32(bsri_f32_bits(f) - 1);
+}
+struct __half2 {
+    uint16_t x, y;
+};
+static __half2 __floats2half2_rn(float x, float y) { return {bsri_f32_to_f16(x), bsri_f32_to_f16(y)}; }
+static __half2 __hmul2(__half2 a, __half2 b) {
+    return __floats2half2_rn(bsri_f16_to_f32(a.x) * bsri_f16_to_f32(b.x), bsri_f16_to_f32(a.y) * bsri_f16_to_f32(b.y));
+}
+static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which) {
+    const uint64_t all = (uint64_t)y << 32 | x;
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
+}
 static double __longlong_as_double(int64_t u) {
     double d;
     memcpy(&d, &u, 8);

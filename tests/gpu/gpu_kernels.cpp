@@ -102,7 +102,7 @@ TEST(every_product_kernel) {
             for (int form = 0; form < 32; form++) { /* bits: transposed, dense operand column-major, by 4: width, more rows */
                 const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
                 const int64_t n = !many ? widths[width % 6] : block == 64 ? 8 << (form & 3) : form & 1 ? 8 : 32;
-                const int out = type == BSR_I8 ? BSR_I32 : type;
+                const int out = t_sums(type);
                 if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
                 const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 4 * strips; /* 3 a multiprocessor, and more */
@@ -114,7 +114,7 @@ TEST(every_product_kernel) {
                 if (width || trans) continue;
                 for (int left : {ROW, COL}) {
                     bsr_dense x = t_random(type, a.rows, 128, left, NO_BATCH, 0, FILL_INTEGER),
-                              y = t_random(type, 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
+                              y = t_random(t_mixed(type), 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
                     bsr_matrix z = t_matrix_output(&a, out, PACKED);
                     gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
                     auto dx = h.map(&x), dy = h.map(&y);
@@ -131,7 +131,7 @@ TEST(every_product_kernel) {
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
         if (major >= 8) CHECK(ran[0][2] > 0 && ran[1][2] > 0);
-        if ((halves || type == BSR_I8) && major == 9) CHECK(ran[0][3] > 0);
+        if (bsr_dtype_size(type) < 4 && major == 9) CHECK(ran[0][3] > 0);
         if (halves && major == 9) CHECK(ran[1][3] > 0);
     }
     launches.check(true);
@@ -270,7 +270,7 @@ TEST(every_other_kernel) {
     for (int type : types)
         if (gm_compiled(type) && takes(SOFTMAX, type)) each_biased_row(type);
     for (int type : types)
-        if (gm_compiled(type) && type != BSR_I8) {
+        if (gm_compiled(type) && takes(ATTENTION, type)) {
             each_attention(type, 1, 16);
             for (int tier = 1; tier <= 3; tier++) each_attention(type, tier, 64);
             each_attention(type, 3, 128);

@@ -30,6 +30,7 @@
 
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define REF_ROUNDS_P (gm.tier != 1) /* ref64.h: what the tiers on tensor cores do */
+#define REF_F8_ERROR (gm.tier % 3 ? 0 : 132 * 0x1p-13)
 static int gm_wanted(void);
 #define BT_WANTED gm_wanted()
 #include "../bsr_test.h"
@@ -220,6 +221,7 @@ struct gm_call {
     bsr_dense dense[16];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue[2] = {}; /* a chain has two */
+    bsr_scales scales[4];
     int epilogues = 0;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
@@ -333,6 +335,11 @@ struct gm_call {
         if (!e) return nullptr;
         bsr_epilogue *copy = &epilogue[epilogues++];
         *copy = *e, copy->left_alpha = map(e->left_alpha), copy->right_alpha = map(e->right_alpha), copy->bias = map(e->bias);
+        for (int of = 0; of < 2; of++) {
+            const bsr_scales *from = of ? e->b_scales : e->a_scales, **to = of ? &copy->b_scales : &copy->a_scales;
+            bsr_scales *mine = &scales[2 * epilogues - 2 + of];
+            if (from) *mine = *from, mine->scale = map(from->scale), *to = mine;
+        }
         copy->alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true);
         copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
         copy->user_data = place(e->user_data, 4, false, false, true);
