@@ -16128,9 +16128,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
+   know these at compile time: the loop around it is there for each, all else once. CONV: the dense operand is an image, seen
+   through taps; instances of their own, else those of products would spill. */
+template <class T, int TN_, int LINE_ = 128, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
@@ -16145,8 +16147,9 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
-template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
+template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     /* blocks of 16: a fifth stage in place of a second box (note N8) */
@@ -16186,8 +16189,9 @@ struct bsri_conv_add_tile : bsri_tile {
     static constexpr int THREADS = 256;
 };
 
-template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
+template <class T, bool CONV_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
@@ -16514,6 +16518,14 @@ enum {
     X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                        \
     X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>) \
     X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+/* products and sampled products whose dense operand is an image */
+#define BSRI_KERNELS_CONV_WGMMA(X, n, D, T)                                                                                    \
+    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, true>)              \
+    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, true>)              \
+    X(CONV_WGMMA_32_256_##D, n + 2, CONV, WGMMA, D, 32, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 32, 0, true>)                 \
+    X(CONV_WGMMA_16_256_##D, n + 3, CONV, WGMMA, D, 16, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 16, 0, true>)                 \
+    X(CONV_WEIGHTS_WGMMA_##D, n + 4, CONV_WEIGHTS, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma,                            \
+      bsri_sampled_wgmma_tile<T, true>)
 #define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
     X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
 #define BSRI_KERNELS_CONV(X)                                                                 \
@@ -16526,7 +16538,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
     BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))                \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 850, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -18034,7 +18048,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
@@ -18123,7 +18137,7 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
@@ -18380,7 +18394,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV_WEIGHTS : BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
