@@ -16452,9 +16452,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
    lines of 128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma
    wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
    after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
-   second box. */
-template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri_wgmma_ss : bsri_tile {
+   second box. CONV: the dense operand is an image, seen through taps; instances of their own, else those of products would
+   spill. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
                          BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
                          DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
@@ -16474,8 +16476,9 @@ template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false> struct bsri
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
-template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
+template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     /* blocks of 16: a fifth stage in place of a second box (note N8) */
@@ -16533,9 +16536,9 @@ template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
     static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
 };
 
-template <class T, bool PROMOTED_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
+template <class T, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
-    static constexpr bool PROMOTED = PROMOTED_;        /* as of bsri_wgmma_ss */
+    static constexpr bool PROMOTED = PROMOTED_, CONV = CONV_; /* as of bsri_wgmma_ss */
     static constexpr int CONSUMES = 192;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
@@ -16902,6 +16905,14 @@ enum {
     X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                        \
     X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>) \
     X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+/* products and sampled products whose dense operand is an image */
+#define BSRI_KERNELS_CONV_WGMMA(X, n, D, T)                                                                                    \
+    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, true>)              \
+    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, false, true>)              \
+    X(CONV_WGMMA_32_256_##D, n + 2, CONV, WGMMA, D, 32, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 32, 0, true>)                 \
+    X(CONV_WGMMA_16_256_##D, n + 3, CONV, WGMMA, D, 16, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 16, 0, true>)                 \
+    X(CONV_WEIGHTS_WGMMA_##D, n + 4, CONV_WEIGHTS, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma,                            \
+      bsri_sampled_wgmma_tile<T, false, true>)
 #define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
     X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
 #define BSRI_KERNELS_CONV(X)                                                                 \
@@ -16914,7 +16925,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
     BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))                \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 850, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double, double))                  \
@@ -17803,6 +17816,7 @@ static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, dou
 }
 /* The type that is multiplied, or -1. */
 static int bsri_gather_type(int dtype, int compute, int precision) {
+    if (bsri_is_f8(dtype)) return -1;
     if (compute == BSR_F64) return dtype == BSR_F64 || bsri_is_half(dtype) || dtype == BSR_F32 ? BSR_F64 : -1;
     return compute == bsri_sums_dtype(dtype) ? bsri_type_of(dtype, precision) : -1;
 }
@@ -17838,6 +17852,7 @@ static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev
     bsri_estimate e = bsri_estimate_below(f, 0);
     const bsri_instance *x;
     if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (bsri_dev_scaled(p)) return bsri_estimate_none(BSR_WHY_SCALES);
     if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
     x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
@@ -18468,9 +18483,9 @@ static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
     if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
     return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
 }
-static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p) {
-    bsri_wanted w = bsri_want(bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA,
-                              bsri_type_of(p->a.dtype, 0));
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
+    const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
+    bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
     w.block = (int32_t)p->br;
     return w;
 }
@@ -18577,7 +18592,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_wgmma_want(p);
+    bsri_wanted w = bsri_wgmma_want(p, f->conv);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
@@ -18667,7 +18682,7 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_wgmma_want(p);
+    bsri_wanted w = bsri_wgmma_want(p, f->conv);
     w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int bytes = bsr_dtype_size(p->a.dtype) == 1;
@@ -18989,8 +19004,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
     const int f8 = bsri_is_f8(p->mat1.dtype), size = (int)bsr_dtype_size(p->mat1.dtype);
-    bsri_wanted w = bsri_want(f8 && !p->fast ? BSRI_FOR_SAMPLED_PROMOTED : BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA,
-                              bsri_type_of(p->mat1.dtype, 0));
+    const int of = f->conv ? BSRI_FOR_CONV_WEIGHTS : f8 && !p->fast ? BSRI_FOR_SAMPLED_PROMOTED : BSRI_FOR_SAMPLED;
+    bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->mat1.dtype, 0));
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));

@@ -5299,12 +5299,12 @@ template <class L> struct bsri_wgmma_producer {
             const uint2 work = part.work[n];
             int32_t k[L::EACH];
             uint32_t lead[L::EACH] = {};
-            if (L::JOIN > 1 && m.conv.rank && i % 32 == 0)
+            if (L::CONV && i % 32 == 0)
                 leads.look(m, first + (i + (int)threadIdx.x % 32 < count ? part.slice[i + threadIdx.x % 32] : 0));
 #pragma unroll
             for (int e = 0; e < L::EACH; e++) {
                 k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
-                if (L::JOIN > 1 && m.conv.rank) leads.of((i + e) % 32, k[e], lead[e]);
+                if (L::CONV) leads.of((i + e) % 32, k[e], lead[e]);
             }
             if (i + each >= count) flags |= last;
             wait_free(s);
@@ -5343,7 +5343,7 @@ template <class L> struct bsri_wgmma_producer {
             if (scaled) scales.begin(m, part, base);
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
-            if (m.conv.rank) leads.look(m, first + w * 32 + lane);
+            if (L::CONV) leads.look(m, first + w * 32 + lane);
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
@@ -5356,7 +5356,7 @@ template <class L> struct bsri_wgmma_producer {
                     block0[e] = __shfl_sync(~0u, mine0, from + e), block1[e] = __shfl_sync(~0u, mine1, from + e);
                 int32_t k = (first + w * 32 + from) << m.block_bits;
                 uint32_t lead = 0;
-                if (m.conv.rank) leads.of(from, k, lead);
+                if (L::CONV) leads.of(from, k, lead);
                 const uint32_t blocks = L::JOIN == 1 ? have0 + have1 : __popc(have0) + __popc(have1);
                 const uint32_t total = fetch.bytes + (one ? 0 : blocks * L::BLOCK);
                 any &= ~(BESIDE << from), left -= L::JOIN == 1 ? 1 : __popc(have0 | have1);
@@ -5912,10 +5912,10 @@ __device__ __forceinline__ void bsri_wgmma_image(float (&x)[4], const uint32_t (
 }
 /* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them has_nan its sums: 16 x
    32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
-   of a type. */
-template <class T>
-__device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, const bsri_dev_im2col &conv, int64_t item,
-                                                  int32_t line, int64_t row, int64_t col, int tile_cols) {
+   of a type, and one for convolutions. */
+template <class T, class... C>
+__device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
+                                                  int tile_cols, const C &...conv) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
     const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
     const uint32_t stored = bsri_view_line(p.view, line);
@@ -5939,12 +5939,11 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, con
                     for (int n = 0; n < 4; n++) {
                         const int64_t c = bsri_min(c0 + n * 8 + lane / 4, p.width - 1);
                         const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride + c * p.b.col_stride;
-                        if (conv.rank) {
-                            bsri_wgmma_image<T>(x[n], v, conv, (const uint16_t *)list.b, (uint32_t)(b_at + k0), (uint32_t)c);
-                            continue;
-                        }
-                        bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
-                               b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
+                        if constexpr (sizeof...(C) > 0)
+                            bsri_wgmma_image<T>(x[n], v, conv..., (const uint16_t *)list.b, (uint32_t)(b_at + k0), (uint32_t)c);
+                        else
+                            bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                                        b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
                     }
                 }
         }
@@ -5992,8 +5991,11 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const uint32_t at = bsri_smem_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
-        if constexpr (L::RS)
-            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, m.conv, tile.item, tile.line, terms.row, tile.col, L::TN);
+        if constexpr (L::RS && L::CONV) {
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN, m.conv);
+        } else if constexpr (L::RS) {
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+        }
     } else if constexpr (T::BYTES == 1 && !T::INTEGER) {
         const bool f16 = m.p.out.dtype == BSR_F16;
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
@@ -6224,8 +6226,9 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_>
+struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
@@ -6235,7 +6238,7 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
         int32_t image[4];                   /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
-            if (m.conv.rank) bsri_im2col_at(m.conv, (uint32_t)col, image);
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * 128) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
@@ -6245,7 +6248,7 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
                                               int i, bool one, uint32_t have0, uint32_t have1, const int32_t (&block0)[L::JOIN],
                                               const int32_t (&block1)[L::JOIN], int32_t down0, int32_t down1) const {
             const uint32_t dense = to + 2 * L::SIDE;
-            if (m.conv.rank) bsri_tma_load_image(dense, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            if (CONV_) bsri_tma_load_image(dense, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
             else if (!boxes) bsri_tma_load(dense, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else if (boxes < 0) bsri_tma_load(dense, &m.b_map, barrier, k, col, b0, b1);
             else
@@ -6366,8 +6369,8 @@ template <class T, int TN_, int LINE_, bool PROMOTED_> struct bsri_wgmma_mainloo
 #endif
 };
 
-template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_>> {
-    typedef bsri_wgmma_rs<T, B_, TB_> L;
+template <class T, int B_, int TB_, bool CONV_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_, CONV_>> {
+    typedef bsri_wgmma_rs<T, B_, TB_, CONV_> L;
     static constexpr int TN = L::TN, B = B_, TB = TB_, GROUP = L::GROUP, ITEMS = L::ITEMS, JOIN = L::JOIN, SLICE = L::SLICE;
     static constexpr int EACH = L::EACH, DENSE = L::DENSE, STAGE = L::STAGE;
     static constexpr uint32_t STRIP = L::STRIP, RING = L::RING, CHUNK = L::CHUNK, CHUNKS = L::CHUNKS;
@@ -6381,12 +6384,12 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
             : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
             boxes = TB && !m.full_panels ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
             bytes = boxes ? boxes * (B * 128) : !TB && m.join == JOIN ? STAGE : DENSE;
-            if (!TB && m.conv.rank) bsri_im2col_at(m.conv, (uint32_t)col, image);
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
         }
         /* TN columns of the slice that starts with product k, by one lane; of a convolution with channel k of the tap. */
         __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k,
                                               uint32_t lead) const {
-            if (!TB && m.conv.rank)
+            if (CONV_)
                 bsri_tma_load_image(to, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
             else if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
@@ -7180,6 +7183,7 @@ __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, 
 }
 /* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
    others for their columns is far slower (note N23). lead: of a convolution's tap, of which col is a channel then. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
                                                         int row, const int32_t (&batch)[4], int col, uint32_t lead, int boxes) {
     const int lane = threadIdx.x % 32;
@@ -7190,7 +7194,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
             bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
                           batch[1]);
     }
-    if (m.conv.rank) {
+    if (CONV) {
         int32_t image[4];
         bsri_im2col_at(m.conv, (uint32_t)k, image);
         if (lane < boxes) bsri_tma_load_image(to + lane * m.b_box, &m.mat2, full, m.conv.rank, col, image, lead);
@@ -7221,6 +7225,7 @@ struct bsri_wgmma_sampled_producer {
 };
 /* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three stages at least, so that none
    is ahead of another by a whole round. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, int64_t item, int row, int col,
                                                               int count) {
@@ -7232,20 +7237,20 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
         for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
-    const int first = m.conv.rank ? (int)item * m.share : 0; /* items of a convolution are shares of its pixels */
+    const int first = CONV ? (int)item * m.share : 0; /* items of a convolution are shares of its pixels */
     uint32_t lead = 0;
-    if (m.conv.rank) {
+    if (CONV) {
         const uint32_t tap = (uint32_t)col / (uint32_t)m.conv.channels;
         lead = bsri_im2col_lead(m.conv, tap), col -= (int)tap * m.conv.channels;
     }
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
-        if (m.batched && !m.conv.rank) bsri_wgmma_sampled_batch(m, item, r, batch);
+        if (m.batched && !CONV) bsri_wgmma_sampled_batch(m, item, r, batch);
         for (int i = 0; i < m.steps; i++, f.ring.advance(), f.loader = f.loader == 2 ? 0 : f.loader + 1) {
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
-            bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                    first + i * m.depth, row, batch, col, lead, count * m.b_boxes);
+            bsri_wgmma_sampled_load<CONV>(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
+                                          first + i * m.depth, row, batch, col, lead, count * m.b_boxes);
         }
     }
 }
@@ -7289,6 +7294,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sam
     run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                              bsri_wgmma_sampled_producer &f, bsri_wgmma_sampled_run &run,
                                                              const bsri_mma_rows &r) {
@@ -7303,7 +7309,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wg
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
-        bsri_wgmma_sampled_produce_tile(m, s, f, run.item, run.row, col, n);
+        bsri_wgmma_sampled_produce_tile<CONV>(m, s, f, run.item, run.row, col, n);
         e += n;
     }
 }
@@ -7343,6 +7349,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_w
     return bsri_columns_next(s, s.part, r, m.view, m.group, m.shift);
 }
 /* This CTA's part of an item. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
                                                               const bsri_wgmma_sampled_place &place, int64_t item) {
@@ -7372,12 +7379,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
             if (m.group == 1) run.first += __shfl_sync(~0u, first, 0), run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
-            bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+            bsri_wgmma_sampled_produce_run<CONV>(m, s, f, run, r);
         }
     }
 }
 /* Whole tiles band by band: of some block rows beside each other all first tiles, then all second ones. CTAs take them in turn,
    so that those which run at the same time want few rows of mat1 and few columns of mat2. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_bands(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                                bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
                                                                const bsri_wgmma_sampled_place &place) {
@@ -7405,7 +7413,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_bands(const bsri_dev_
         const int from = low * m.entries, begin = __shfl_sync(~0u, first, of) + from;
         bsri_wgmma_sampled_run run = {NULL, 0, (own * each + of) << m.bits, begin, 0, begin};
         run.n = min(m.entries, __shfl_sync(~0u, blocks, of) - from);
-        bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+        bsri_wgmma_sampled_produce_run<CONV>(m, s, f, run, r);
     }
 }
 /* Where the first part of a CTA begins, in the only item. */
@@ -7416,6 +7424,7 @@ __device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(con
     return place;
 }
 /* The fetching warps. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
     bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
@@ -7425,7 +7434,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_
         const int64_t end = bsri_wgmma_sampled_from(m, part + 1);
         int64_t x = m.batched ? from : 0, item = 0;
         if (place.whole == 2) {
-            bsri_wgmma_sampled_produce_bands(m, s, f, r, place);
+            bsri_wgmma_sampled_produce_bands<CONV>(m, s, f, r, place);
             break;
         }
         for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
@@ -7438,7 +7447,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_
                 place.at = bsri_max(from - x, 0), place.last = bsri_min(end - x, m.area);
                 place.group = bsri_wgmma_sampled_find(m, r.ptr, place.at), place.start = place.whole = 0;
             }
-            bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
+            bsri_wgmma_sampled_produce_item<CONV>(m, s, f, r, place, item);
             x += m.area;
         }
     }
@@ -7723,7 +7732,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
         bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
-        bsri_wgmma_sampled_produce(m, s, place, base);
+        bsri_wgmma_sampled_produce<L::CONV>(m, s, place, base);
     } else {
         bsri_setmaxnreg_inc<L::CONSUMES>();
         bsri_wgmma_sampled_consume<T, L::PROMOTED>(m, s, base);

@@ -190,7 +190,7 @@ TEST(errors) {
     const bsr_matrix a = weights(BSR_F32, 24, 32, 0, NO_BATCH), c = weights(BSR_F32, 16, 24, 0, NO_BATCH);
     const bsr_dense b = t_random(BSR_F32, 32, 8, ROW, NO_BATCH, 0, FILL_SIGNED);
     const bsr_dense middle = t_output(BSR_F32, 24, 8, ROW, NO_BATCH), out = t_output(BSR_F32, 16, 8, ROW, NO_BATCH);
-    bsr_epilogue ends = BSR_ZERO;
+    bsr_epilogue end_of = BSR_ZERO;
     bsr_map_options f = BSR_ZERO;
     bsr_matrix blocks = weights(BSR_F32, 24, 24, 0, NO_BATCH), other;
     bsr_dense x = t_random(BSR_F32, 24, 8, ROW, NO_BATCH, 0, FILL_SIGNED), y = bsr_dense_transposed(x), bias, wrong;
@@ -210,9 +210,9 @@ TEST(errors) {
     bare.values = NULL;
     REFUSED(SAMPLED(NULL, NULL, &bare, NULL, &result), BSR_WORKSPACE_TOO_SMALL, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC);
 #endif
-    bias = bsr_dense_row_major(middle.data, BSR_F32, 16, 1), ends.bias = &bias;
-    REFUSED(CHAIN(NULL, &middle, &ends, &out), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
-    ends.bias = NULL;
+    bias = bsr_dense_row_major(middle.data, BSR_F32, 16, 1), end_of.bias = &bias;
+    REFUSED(CHAIN(NULL, &middle, &end_of, &out), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
+    end_of.bias = NULL;
     wrong = bsr_dense_row_major(middle.data, BSR_F32, 16, 8);
     REFUSED(CHAIN(NULL, &middle, NULL, &wrong), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_OUT);
     wrong = bsr_dense_row_major(b.data, BSR_F32, 24, 8);
@@ -221,8 +221,8 @@ TEST(errors) {
     REFUSED(CHAIN(NULL, &wrong, NULL, &out), BSR_BAD_SHAPE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MIDDLE);
     wrong = middle, wrong.dtype = BSR_F16;
     REFUSED(CHAIN(NULL, &wrong, NULL, &out), BSR_BAD_DTYPE, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_MIDDLE);
-    ends.beta_ptr = &two;
-    REFUSED(CHAIN(&ends, &middle, NULL, &out), BSR_NULL_POINTER, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT);
+    end_of.beta_ptr = &two;
+    REFUSED(CHAIN(&end_of, &middle, NULL, &out), BSR_NULL_POINTER, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT);
     REFUSED(bsr_chain_mm(t_any_context(), BSR_TRANS_B, &a, &b, NULL, &middle, 0, NULL, 1, &c, NULL, &out, &e), BSR_BAD_ARGUMENT,
             BSR_ITEM_RESERVED, BSR_ARG_NONE);
     REFUSED(SAMPLED(NULL, NULL, NULL, NULL, &result), BSR_NULL_POINTER, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE);
@@ -230,8 +230,8 @@ TEST(errors) {
     REFUSED(SAMPLED(&f, NULL, &blocks, NULL, &result), BSR_BAD_ARGUMENT, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS);
     f.combine = 0, f.function = 55;
     REFUSED(SAMPLED(&f, NULL, &blocks, NULL, &result), BSR_BAD_ARGUMENT, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS);
-    memset(&ends, 0, sizeof ends), bias = bsr_dense_row_major(blocks.values, BSR_F32, 1, 1), ends.bias = &bias;
-    REFUSED(SAMPLED(NULL, NULL, &blocks, &ends, &result), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
+    memset(&end_of, 0, sizeof end_of), bias = bsr_dense_row_major(blocks.values, BSR_F32, 1, 1), end_of.bias = &bias;
+    REFUSED(SAMPLED(NULL, NULL, &blocks, &end_of, &result), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
     REFUSED(SAMPLED(NULL, &blocks, &blocks, NULL, &result), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
     other = weights(BSR_F32, 24, 48, 0, NO_BATCH);
     REFUSED(SAMPLED(NULL, &other, &blocks, NULL, &result), BSR_BAD_SHAPE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_PRODUCT);

@@ -375,7 +375,7 @@ TEST(timing) {
             e = t_exec(0), ticks = 0, t.now = how == 1 ? NULL : ticking, t.user = &ticks, t.seconds = 77, e.timing = &t;
             if (how == 2) e.reserved2 = 1;
             if (how == 3) e.query = &plan;
-            CHECK_INT(run(&f, call, &e), how == 1 ? BSR_NULL_POINTER : how == 2 ? BSR_BAD_ARGUMENT : BSR_OK);
+            CHECK_INT(run(&f, call, &e), how == 1 ? (int)BSR_NULL_POINTER : how == 2 ? (int)BSR_BAD_ARGUMENT : (int)BSR_OK);
             CHECK_INT(ticks, how ? 0 : 2), CHECK(t.seconds == (how ? 77 : 1));
         }
 }
