@@ -141,6 +141,7 @@ for s in rows attention; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 
 for s in f32 f64 f16 bf16; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without e4m3 $(echo " $types " | sed "s/ $s / /"))"; done
 switch -DBSRSPARSE_ONLY_I8 "product sampled maps conv layouts parse i8"
 switch -DBSRSPARSE_NO_F8 "$(without e4m3)"
+switch -DBSRSPARSE_NO_SCALES "$all"
 switch -DBSRSPARSE_ONLY_F8 "product sampled maps conv layouts parse e4m3"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32" "product layouts parse f32"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F32 -DBSRSPARSE_ONLY_F16" "product rows layouts parse f32 f16"
