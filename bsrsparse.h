@@ -542,6 +542,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
     X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
     X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
+    X(BSR_ITEM_PAGE_RANGE, BSR_BAD_STRUCTURE, "the pages' table[<index>] is <value>, out of range")                     \
     X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
@@ -1438,6 +1439,15 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
 } bsr_lengths;
 
+/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of one
+   page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in page
+   table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which no
+   key is attended may be anything. */
+typedef struct bsr_pages {
+    const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
+    int64_t stride;       /* from one item to the next; 0: all share one row */
+} bsr_pages;
+
 typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
     const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
     const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
@@ -1467,6 +1477,7 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
     const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
     const bsr_lengths *lengths;
+    const bsr_pages *pages;  /* null: k and v have a row for each key. The backward has no pages (UNSUPPORTED) */
     int64_t reserved[2];
 } bsr_attention_options;
 
@@ -9641,7 +9652,10 @@ typedef struct bsri_attention {
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
-    int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item: Lk */
+    bsr_dense pool[2];                        /* k and v in pages: without the dimension that counts these, */
+    int64_t pages, page_step[2];              /* how many there are, elements from one to the next; else 0 */
     int64_t causal_offset, mask_strides[3];
     int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
     double softcap;        /* 0: none */
@@ -9666,6 +9680,7 @@ typedef struct bsri_factor {
     const bsr_dense *d;
     const char *data; /* of the item */
     void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    int64_t page;     /* in pages: elements from one to the next */
     double scale;     /* by which they are multiplied there */
     int held;         /* they are there already */
 } bsri_factor;
@@ -9680,6 +9695,7 @@ typedef struct bsri_query_tile {
     double slope, sink;       /* of the item; 0, -inf: none */
     const uint8_t *kind;      /* of its blocks, or null */
     const int32_t *counts;    /* of its block columns' keys, or null */
+    const int32_t *table;     /* of its pages, or null */
     int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
     int64_t panel, depth; /* columns of v and out at work */
@@ -9710,8 +9726,15 @@ static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
     const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
     return bsri_min(t->k_rows, bc * width + most);
 }
+/* The row of f, whose rows are keys, with which one of the tile's pieces begins. */
+static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, const bsri_piece *p, int64_t col) {
+    const int64_t size = t->job->k->rows;
+    const int64_t at = t->table ? t->table[p->first / size] * f->page + p->first % size * f->d->row_stride
+                                : p->first * f->d->row_stride;
+    return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
-   diagonal for all rows, is passed over. */
+   diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
@@ -9733,6 +9756,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
+        if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
         piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
@@ -9764,8 +9788,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
                 bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
-                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
-                               t->piece[i].width, part, k->row_stride, k->col_stride);
+                               bsri_attention_row(t, f, &t->piece[i], at), k->dtype, t->piece[i].width, part, k->row_stride,
+                               k->col_stride);
             bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
                            ld);
         }
@@ -9773,8 +9797,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
     }
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
-                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
-                       t->piece[i].width, k->col_stride, k->row_stride);
+                       bsri_attention_row(t, f, &t->piece[i], d), k->dtype, depth, t->piece[i].width, k->col_stride,
+                       k->row_stride);
 }
 
 /* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
@@ -9788,7 +9812,7 @@ static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x
         depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
         if (!x->held) bsri_rows_pack(t, x, d, depth);
         if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
-            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+            b = bsri_attention_row(t, y, &t->piece[0], d), ldb = y->d->col_stride;
         else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
         bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
@@ -9954,13 +9978,13 @@ static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_fa
     int64_t i;
     if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
+        return bsri_attention_row(t, f, &t->piece[0], t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
-                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
-                       t->piece[i].width, t->depth, v->row_stride, v->col_stride);
+                       bsri_attention_row(t, f, &t->piece[i], t->panel), v->dtype, t->piece[i].width, t->depth, v->row_stride,
+                       v->col_stride);
     return f->tile;
 }
 
@@ -10093,15 +10117,18 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
     } while (t->panel < j->v->cols);
 }
 
-/* Offset of a key or value operand whose heads are shared by `group` query heads. */
+/* The item by which an operand is found whose heads are shared by `group` query heads. */
+static int64_t bsri_group_item(const bsri_attention *j, int64_t item, int64_t group) {
+    const int64_t head = item % j->heads;
+    return item - head + head / group;
+}
 static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bsr_dense *d, int64_t group) {
-    int64_t head = item % j->heads;
-    return bsri_dense_offset(&j->batch, item - head + head / group, d);
+    return bsri_dense_offset(&j->batch, bsri_group_item(j, item, group), d);
 }
 
 static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
     bsri_factor f;
-    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0, f.page = 0;
     return f;
 }
 /* The number that an operand of 1 x 1 has for an item. */
@@ -10115,7 +10142,7 @@ static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64
 static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
     const bsri_attention *j = t->job;
     const bsr_attention_options *o = j->options;
-    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->mask = bsri_matrix_item(&j->batch, bsri_group_item(j, item, j->m_group), j->mask);
     t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
     t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
     t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
@@ -10124,9 +10151,11 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
     t->slope = bsri_attention_number(j, item, o->slopes, 0);
     t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
-    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
     t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
-    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->keys);
+    t->table = o->pages ? o->pages->table + t->position.batch * o->pages->stride : NULL;
+    t->k.page = j->page_step[0], t->v.page = j->page_step[1];
     t->counts = o->lengths ? o->lengths->key_counts : NULL;
     if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
 }
@@ -10165,17 +10194,18 @@ static void bsri_attention_task(void *arg, int64_t task) {
 BSRI_SELDOM_BEGIN
 static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
 
-/* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
-static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
+/* k, v or mask in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
+static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *batch, int operand,
+                                      int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
     int i;
     *group = 1;
-    for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
+    for (i = 0; i < dims; i++) size[i] = batch[i];
     if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
         if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail_wanted(c, BSR_ITEM_HEADS, operand, -1, heads, size[i - 1]);
         *group = heads / size[i - 1], size[i - 1] = heads;
     }
-    return bsri_join(c, b, d->batch_dims, size, operand);
+    return bsri_join(c, b, dims, size, operand);
 }
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
@@ -10199,7 +10229,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
 
 /* q, k, v, mask: types and sizes. */
 static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *set, const bsr_dense *q, const bsr_dense *k,
-                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
+                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags, int pages) {
     const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
     const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
     int64_t rows, cols;
@@ -10213,7 +10243,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
     rows = bsri_whole_blocks(q->rows, mask->block_rows), cols = bsri_whole_blocks(k->rows, mask->block_cols);
     if (mask->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows, rows);
-    if (mask->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (mask->cols != cols && !pages) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (pages && (k->rows < 1 || k->rows > 1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_K, -1, k->rows);
+    if (pages && !k->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_K, -1, 0, 1);
+    if (pages && !v->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_V, -1, 0, 1);
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
@@ -10226,13 +10259,26 @@ static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *se
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
 }
 
+/* A pool of pages as one page is seen; returns the elements to the next one. */
+static int64_t bsri_attention_pool(const bsr_dense **d, bsr_dense *page) {
+    const int64_t step = (*d)->batch_stride[0];
+    int i;
+    *page = **d, *d = page;
+    for (i = 1; i < page->batch_dims; i++) page->batch[i - 1] = page->batch[i], page->batch_stride[i - 1] = page->batch_stride[i];
+    page->batch_dims--;
+    return step;
+}
 /* Batch of the whole call: everything that broadcasts. Needed without checks too. */
 static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
-    j->batch = bsri_batch_none();
+    j->batch = bsri_batch_none(), j->keys = j->k->rows;
+    if (j->options->pages) {
+        j->keys = j->mask->cols, j->pages = bsri_min(j->k->batch[0], j->v->batch[0]);
+        j->page_step[0] = bsri_attention_pool(&j->k, &j->pool[0]), j->page_step[1] = bsri_attention_pool(&j->v, &j->pool[1]);
+    }
     BSRI_TRY(bsri_join(c, &j->batch, j->q->batch_dims, j->q->batch, BSR_ARG_Q));
-    BSRI_TRY(bsri_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k, BSR_ARG_K, &j->k_group));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v, BSR_ARG_V, &j->v_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK, &j->m_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k->batch_dims, j->k->batch, BSR_ARG_K, &j->k_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v->batch_dims, j->v->batch, BSR_ARG_V, &j->v_group));
     j->heads = j->batch.dims ? j->batch.size[j->batch.dims - 1] : 1;
     return BSR_OK;
 }
@@ -10272,6 +10318,36 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
+/* The pages in which an item of the batch has keys: are they in the pool? */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const bsr_matrix *m = j->mask;
+    const bsr_lengths *l = j->options->lengths;
+    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
+    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
+    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
+    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
+    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
+    int64_t p, page;
+    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
+        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
+        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
+            if (table[page] < 0 || table[page] >= j->pages)
+                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const bsr_pages *pages = j->options->pages;
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
+    int64_t item;
+    if (!pages) return BSR_OK;
+    if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
+    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
+}
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
     return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
@@ -10282,13 +10358,14 @@ static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, doub
     const int dtype = j->q ? j->q->dtype : 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags, o->pages != NULL));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->keys, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->keys, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
     BSRI_TRY(bsri_attention_check_kinds(c, set, j));
+    BSRI_TRY(bsri_attention_check_pages(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     return BSR_OK;
@@ -10319,7 +10396,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
-                  o->lengths;
+                  o->lengths || o->pages; /* a page's end is not the last key's */
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -10338,7 +10415,7 @@ static int bsri_attention_modifies(const bsri_attention *j) {
 static int bsri_attention_new(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
-           o->lengths || j->row_max;
+           o->lengths || o->pages || j->m_group > 1 || j->row_max;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -10367,7 +10444,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
-    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
+    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
     if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
@@ -10377,7 +10454,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (stop) return BSR_OK;
     j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
-    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
+    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(j.k), used[2] = bsri_dense_used(j.v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
@@ -10917,6 +10994,7 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
         return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
     if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
     if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_scores && j->m_group > 1) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_D_SCORES, -1, 0);
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
@@ -11036,6 +11114,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
     if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
     g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (g.f.options->pages) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
     else BSRI_TRY(bsri_attention_batch(&c, &g.f));
     if (g.f.options->score_function && !g.derivative)
