@@ -886,6 +886,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_FEW_QUERIES, 40, "few queries: heads that share keys are packed into tiles, keys are split") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
@@ -2094,7 +2095,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16
+#define BSRI_HAS_HALF 1
+#else
+#define BSRI_HAS_HALF 0
+#endif
+#if BSRI_HAS_HALF || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
@@ -10411,8 +10417,8 @@ static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
 }
-/* Options that the CUDA backend has not. */
-static int bsri_attention_new(const bsri_attention *j) {
+/* Options that the CUDA backend has for few queries alone. */
+BSRI_UNUSED static int bsri_attention_new(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
            o->lengths || o->pages || j->m_group > 1 || j->row_max;
@@ -10446,7 +10452,6 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
-    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
@@ -15549,6 +15554,43 @@ typedef struct bsri_dev_flash {
     bsri_tma_map map[3];
 } bsri_dev_flash;
 
+/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by head,
+   and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last one. A
+   CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds them up. */
+enum {
+    BSRI_DECODE_Q,
+    BSRI_DECODE_K,
+    BSRI_DECODE_V,
+    BSRI_DECODE_OUT,
+    BSRI_DECODE_LSE,
+    BSRI_DECODE_MAX,
+    BSRI_DECODE_SINK,
+    BSRI_DECODE_SLOPE,
+    BSRI_DECODE_CROW,
+    BSRI_DECODE_COL,
+    BSRI_DECODE_OPERANDS
+};
+enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; /* a key of a full block; beyond every limit */
+enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
+typedef struct bsri_dev_decode {
+    bsri_dev_attention p;
+    bsr_dense row_max, sinks, slopes; /* data null: absent */
+    const uint8_t *kind;
+    const int32_t *q_lengths, *k_lengths, *key_counts, *table;
+    float *sums;                      /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
+    int64_t counts_step, table_step, k_page, v_page; /* from an item to the next, from a page to the next */
+    int64_t before, after;            /* how far from the diagonal columns may lie */
+    int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
+    int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
+    int64_t rows;                     /* of all items */
+    int32_t keys, page;               /* of an item; of a page, 0: there are none */
+    int32_t m_group, pack, packs;     /* heads that share a pattern; heads of a tile; tiles side by side in a row */
+    int32_t tiles, parts, part_keys;  /* tiles of a block row; parts of its keys, keys of one */
+    int32_t modified, deep, full;     /* there is something between product and softmax; more than two dimensions */
+    float unit, natural;              /* from scores to powers of two, to powers of e */
+    float softcap;
+} bsri_dev_decode;
+
 /* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
    to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
    element by element, rows side by side: parts of large blocks, other strides, and many columns, for which they become numbers
@@ -15785,6 +15827,22 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
+/* Of TEAM warps each has 16 rows of a tile; they share 16 TEAM keys at a time. One of four warps, or all. */
+template <class T, int HD_, int TEAM_> struct bsri_decode_tile : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, WARPS = 4, TEAMS = WARPS / TEAM, THREADS = 32 * WARPS;
+    static constexpr int ROWS = 16 * TEAM, KEYS = ROWS, COLS = KEYS, CTAS = HD > 128 ? 1 : 2;
+    static constexpr int STAGES = HD == 64 ? 6 : 3, STAGE = KEYS * HD * 4; /* keys and values */
+    static constexpr bool HOLD_Q = HD <= 128;                     /* queries are in registers */
+    static constexpr int SPAN = HOLD_Q || TEAM == 1 ? KEYS : 32; /* keys that a warp multiplies at once */
+    static constexpr int RING = TEAMS * STAGES * STAGE, NOTES = TEAMS * STAGES * (KEYS + TEAM) * 4;
+    static constexpr int SHARED = RING + (HOLD_Q ? 0 : ROWS * HD * 2) + NOTES;
+    static_assert(WARPS * 16 * (HD + 6) * 4 <= RING, "sums of all warps, and what goes with them");
+};
+struct bsri_decode_merge_tile : bsri_tile {
+    static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
+};
+
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
    columns of a block as PIECE at a time. */
 #define BSRI_TINY_SHARED (112 * 1024) /* two CTAs of a multiprocessor */
@@ -15833,7 +15891,9 @@ enum {
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
-    BSRI_FOR_ATTENTION
+    BSRI_FOR_ATTENTION,
+    BSRI_FOR_DECODE, /* attention of few queries, */
+    BSRI_FOR_DECODE_MERGE /* and of parts */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -16041,6 +16101,15 @@ enum {
     X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
+    X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)              \
+    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1)     \
+    BSRI_KERNELS_DECODE(X, 64X64, n + 1, D, T, 64, 4)     \
+    BSRI_KERNELS_DECODE(X, 16X128, n + 2, D, T, 128, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X128, n + 3, D, T, 128, 4)   \
+    BSRI_KERNELS_DECODE(X, 16X256, n + 4, D, T, 256, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X256, n + 5, D, T, 256, 4)
 #define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
@@ -16055,8 +16124,12 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
+    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 720))                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 726))                                                \
+    BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
+    X(ATTENTION_DECODE_MERGE, 732, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16225,7 +16298,7 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
-    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
     int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
@@ -16296,6 +16369,9 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
 
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
+}
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
 
 /* The base and all strides of a batch keep `unit` elements together. */
@@ -17941,6 +18017,21 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     return c;
 }
 
+/* The call as the kernels see it. */
+static void bsri_describe_attention(const bsri_attention *job, bsri_dev_attention *p) {
+    const bsr_attention_options *o = job->options;
+    memset(p, 0, sizeof *p);
+    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
+    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group;
+    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask);
+    p->scale = job->scale, p->keep_scale = job->keep_scale;
+    memcpy(p->ms, job->mask_strides, sizeof p->ms);
+    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
+    p->score_function = o->score_function, p->mask_function = o->mask_function;
+    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    p->modifies = bsri_attention_modifies(job);
+}
 /* Takes everything. */
 static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute,
                                               const bsr_plan *asked, bsri_dev_attention *m) {
@@ -17958,9 +18049,9 @@ static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_de
 }
 
 /* Is an operand's every row a whole number of aligned 16-byte pieces? */
-static int bsri_mma_rows_fit(const bsr_dense *d) {
+static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
     if (d->rows > 1 && d->row_stride % 8) return 0;
-    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= most && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
 }
 
 /* May two neighbours of out be stored together? */
@@ -17980,7 +18071,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128)) return bsri_no(BSR_WHY_DENSE);
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
@@ -18011,6 +18102,143 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+/* Few queries. Steps of an operand by the batch's dimensions. */
+static void bsri_decode_step(int64_t (&step)[4], int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    for (i = 0; i < 4; i++) step[3 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_decode_steps(bsri_dev_decode *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &m->row_max, &m->sinks, &m->slopes};
+    const int dims = p->batch.dims;
+    int i;
+    for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1, m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
+}
+static int64_t bsri_common(int64_t a, int64_t b) { /* the greatest common divisor */
+    while (b) {
+        const int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+/* How many query heads share an operand of which `group` share a head. */
+static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
+    return dims && size[dims - 1] > 1 && stride[dims - 1] ? group : heads;
+}
+/* What this kernel has not. */
+static int bsri_decode_lacks(const bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    return (o->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || o->relative_bias || o->key_padding_mask ||
+           j->score || j->allow || j->drop_below > 0;
+}
+/* The call as this kernel sees it; 0: too large. */
+static int bsri_decode_describe(const bsri_attention *job, const bsri_dev_attention *p, bsri_dev_decode *m) {
+    const bsr_attention_options *o = job->options;
+    const bsr_lengths *l = o->lengths;
+    const bsr_matrix *mask = &p->mask;
+    const int own = mask->batch_dims && bsri_own_pattern(mask, mask->batch_dims - 1); /* heads have patterns */
+    const int64_t k = bsri_decode_shared(p->k.batch_dims, p->k.batch, p->k.batch_stride, p->k_group, p->heads);
+    const int64_t v = bsri_decode_shared(p->v.batch_dims, p->v.batch, p->v.batch_stride, p->v_group, p->heads);
+    memset(m, 0, sizeof *m);
+    m->p = *p, bsri_dense_set(&m->row_max, job->row_max), bsri_dense_set(&m->sinks, o->sinks), bsri_dense_set(&m->slopes, o->slopes);
+    m->kind = o->block_kind, m->full = (o->flags & BSR_ATTENTION_FULL) != 0;
+    if (l) m->q_lengths = l->q_lengths, m->k_lengths = l->k_lengths, m->key_counts = l->key_counts;
+    if (l) m->counts_step = l->key_counts_stride;
+    if (o->pages) m->table = o->pages->table, m->table_step = o->pages->stride, m->page = (int32_t)p->k.rows;
+    m->k_page = job->page_step[0], m->v_page = job->page_step[1];
+    m->before = job->before, m->after = job->after;
+    if (job->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
+    if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
+    m->keys = (int32_t)job->keys, m->m_group = (int32_t)job->m_group;
+    m->pack = (int32_t)bsri_common(bsri_common(k, v), own ? job->m_group : p->heads), m->packs = (int32_t)(p->heads / m->pack);
+    m->rows = p->items * p->q.rows, m->softcap = (float)job->softcap;
+    m->modified = job->softcap > 0 || o->slopes || !(p->scale > 1e-30 && p->scale < 1e30);
+    m->natural = m->modified ? 1.0f : (float)p->scale, m->unit = m->natural * BSRI_DEV_LOG2E;
+    m->p.vec2 = bsri_attention_pairs(&p->out);
+    bsri_decode_steps(m);
+    return 1;
+}
+/* Keys of a block row: of a mean one, and of the longest that there should be. */
+static double bsri_decode_keys(const bsr_matrix *m, double *most) {
+    const double rows = (double)bsri_block_rows(m), cols = (double)bsri_block_cols(m), blocks = bsri_mean_blocks(m);
+    const double mean = blocks / rows, longest = rows > 1 || (m->flags & BSR_MATRIX_RAGGED) ? 2 * mean : mean;
+    *most = (double)m->block_cols * (longest < cols || rows * cols < blocks ? longest : cols);
+    return (double)m->block_cols * mean;
+}
+/* Into how many parts keys are cut, and how many have one: enough for two CTAs on each multiprocessor, none of less than 64. */
+static void bsri_decode_cut(const bsr_context *ctx, const bsr_plan *asked, double most, int64_t tiles, int ctas, int64_t room,
+                            bsri_dev_decode *m) {
+    const int64_t keys = bsri_max(1, (int64_t)most), slots = (int64_t)ctas * ctx->sm_count;
+    int64_t parts = bsri_max(1, bsri_min(slots / tiles, keys / 64)), each;
+    if (asked->split > 0) parts = asked->split;
+    each = asked->order > 0 ? asked->order : bsri_ceil_div(bsri_ceil_div(keys, parts), 64) * 64;
+    parts = asked->split > 0 ? asked->split : bsri_ceil_div(keys, each);
+    if (parts > room) { /* what a plan asks for is refused then */
+        each = bsri_ceil_div(bsri_ceil_div(keys, room), 64) * 64;
+        parts = bsri_ceil_div(keys, each);
+    }
+    m->parts = (int32_t)bsri_min(parts, INT32_MAX), m->part_keys = (int32_t)bsri_min(each, INT32_MAX / 2);
+}
+/* Nanoseconds: as a stream of keys, or of products; and those of the kernels for many queries. */
+static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles, int ctas) {
+    const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
+    const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
+    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 90.0; /* bytes, by one CTA */
+    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0), products = flops / (running / slots * 2.5e5);
+    return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
+}
+static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attention *p, double keys) {
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->q.rows, 64), turns = ceil(tiles / (2.0 * ctx->sm_count));
+    return 6000.0 + turns * 64 * (keys + 128) * 2 * (double)(p->q.cols + p->v.cols) / 1700.0;
+}
+/* Where others run as well (others), it must be expected to be faster, unless its plan is asked for. */
+static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_attention *job, const bsri_dev_attention *p, int others,
+                                      const bsri_chooser *s, bsri_dev_decode *m) {
+    const bsr_plan *asked = s->asked;
+    const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
+    const int dt = p->q.dtype, hd = wide <= 64 ? 64 : wide <= 128 ? 128 : 256;
+    const int open = !asked->tile_rows && !asked->tile_cols && !asked->split && !asked->stages && !asked->order;
+    double most, mean, ns;
+    int64_t packed, tiles, room;
+    bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (job->compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (bsri_decode_lacks(job)) return bsri_no(BSR_WHY_MODIFIED);
+    if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_decode_describe(job, p, m)) return bsri_no(BSR_WHY_SIZE);
+    packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
+    w.rows = asked->tile_rows == 64 || (!asked->tile_rows && packed > 16) ? 64 : 16, w.head = hd;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_FEW_QUERIES);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    m->tiles = (int32_t)bsri_ceil_div(packed, c.tile_rows);
+    tiles = (p->items / m->pack) * p->block_rows * m->tiles;
+    if (bsri_ceil_div(packed, c.tile_rows) > INT32_MAX || (double)p->items * (double)p->block_rows * (double)m->tiles > 1e9)
+        return bsri_no(BSR_WHY_SIZE);
+    mean = bsri_decode_keys(&p->mask, &most);
+    room = bsri_min(BSRI_DECODE_PARTS, (int64_t)(asked->workspace_bytes / (uint64_t)(m->rows * row_bytes)));
+    bsri_decode_cut(ctx, asked, most, tiles, x->ctas, bsri_max(1, room), m);
+    if (m->part_keys % 64) return bsri_no(BSR_WHY_PLAN);
+    if (open) {
+        const int parts = m->parts;
+        const double split = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        m->parts = 1, ns = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        if (split < ns) m->parts = parts, ns = split;
+        if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
+    }
+    c.grid = tiles * m->parts, c.pdl = ctx->tier >= BSRI_TIER_WGMMA, c.split = m->parts;
+    c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
+    if (m->parts == 1) return c;
+    m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);
+    w = bsri_want(BSRI_FOR_DECODE_MERGE, BSRI_TIER_MMA, BSR_F32);
+    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows, c.then_pdl = c.pdl;
+    return c;
+}
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -18026,7 +18254,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128)) return bsri_no(BSR_WHY_DENSE);
     m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
@@ -18048,10 +18276,6 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
-
-static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
-    if (d) *to = *d;
-}
 
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
@@ -18181,9 +18405,15 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
     bsri_dev_flash wgmma;
+    bsri_dev_decode decode;
 } bsri_attention_params;
-static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
-                                  bsri_attention_params *m) {
+/* others: kernels for many queries take it, too. */
+static void bsri_choose_attention(const bsr_context *ctx, const bsri_attention *job, const bsri_dev_attention *p, int others,
+                                  bsri_chooser *s, bsri_attention_params *m) {
+    const int compute = job->compute;
+    if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, job, p, others, s, &m->decode));
+    if (!others) return;
     if (bsri_wants(s, BSRI_TIER_WGMMA))
         bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, BSRI_TIER_MMA))
@@ -18838,7 +19068,7 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
     cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
                                          c->pdl, c->cluster);
     for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
-        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl, 0);
     return e;
 }
 
@@ -19349,23 +19579,16 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
-    const bsr_attention_options *o = job->options;
+    const int fresh = bsri_attention_new(job);
+    bsri_asking a;
     bsri_dev_attention p;
     bsri_attention_params m;
-    memset(&p, 0, sizeof p);
-    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
-    bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
-    p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
-    p.scale = job->scale, p.keep_scale = job->keep_scale;
-    memcpy(p.ms, job->mask_strides, sizeof p.ms);
-    p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
-    p.score_function = o->score_function, p.mask_function = o->mask_function;
-    p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p.modifies = bsri_attention_modifies(job);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+    bsri_describe_attention(job, &p);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !job->row_max)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, job, &p, !fresh, s, &m); });
+    if (fresh && !a.s.best.kernel && a.source != BSR_PLAN_CALLER)
+        return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
+    return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     attention-decode        few queries: heads packed into a tile, keys split among CTAs
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -8775,6 +8776,607 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-decode: few queries: heads packed into a tile, keys split among CTAs               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Elements of an operand before an item, whose batch dimensions but the last are at x, and a head. */
+struct bsri_decode_item {
+    int64_t x[3];
+    __device__ __forceinline__ bsri_decode_item(const bsri_dev_decode &m, int64_t b) {
+        x[0] = x[1] = 0, x[2] = b;
+        if (!m.deep) return;
+        x[1] = bsri_divide(b, m.outer[1]), x[2] = b - x[1] * m.outer[1];
+        x[0] = bsri_divide(x[1], m.outer[0]), x[1] -= x[0] * m.outer[0];
+    }
+    __device__ __forceinline__ int64_t at(const bsri_dev_decode &m, int operand, int64_t head) const {
+        const int64_t *step = m.step[operand];
+        int64_t n = x[2] * step[2] + head * step[3];
+        if (m.deep) n += x[0] * step[0] + x[1] * step[1];
+        return n;
+    }
+};
+/* What a row's sums are multiplied by, and what else is told of it. */
+struct bsri_decode_end {
+    float factor;
+    double lse;
+    /* top: the largest score; sum: of powers relative to it; sink: a score by e, or -inf. */
+    __device__ __forceinline__ bsri_decode_end(const bsri_dev_decode &m, float top, float sum, float sink) {
+        float unit = 1.0f;
+        double base = (double)top * m.natural;
+        if (sink > -bsri_dev_inf<float>()) {
+            const float more = fmaf(top, m.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
+            if (!(more < 0)) sum += bsri_dev_exp2(-more);
+            else unit = bsri_dev_exp2(more), sum = fmaf(sum, unit, 1.0f), base = (double)sink, top = sink;
+        }
+        const bool some = top > -bsri_dev_inf<float>() && top < bsri_dev_inf<float>();
+        factor = some ? unit / sum : top < 0 ? 0.0f : bsri_dev_nan<float>();
+        lse = some ? base + (double)logf(sum) : (double)top;
+    }
+};
+/* A row of out is done: lse and the largest score, by one thread; the threads store four elements each. */
+struct bsri_decode_row {
+    int64_t at;
+    float factor;
+    __device__ __forceinline__ bsri_decode_row() : at(0), factor(0) {}
+    __device__ __forceinline__ bsri_decode_row(const bsri_dev_decode &m, const bsri_decode_item &item, int64_t b, int64_t head,
+                                               int64_t row, float top, float sum, bool first) {
+        const bool there = !m.q_lengths || row < m.q_lengths[b];
+        const float none = -bsri_dev_inf<float>();
+        if (!there) top = none;
+        const float sink = there && m.sinks.data ? bsri_dev_load<float>(m.sinks.data, m.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+                                                 : none;
+        const bsri_decode_end end(m, top, sum, sink);
+        at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
+        if (!first) return;
+        if (m.p.lse.data)
+            bsri_dev_store(m.p.lse.data, m.p.lse.dtype, item.at(m, BSRI_DECODE_LSE, head) + row * m.p.lse.row_stride, end.lse);
+        if (m.row_max.data)
+            bsri_dev_store(m.row_max.data, m.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.row_max.row_stride,
+                           (double)top * m.natural);
+    }
+    __device__ __forceinline__ void store(const bsri_dev_decode &m, int d, const float4 &x) const {
+        const bool zero = factor == 0;
+        const float y[4] = {zero ? 0 : x.x * factor, zero ? 0 : x.y * factor, zero ? 0 : x.z * factor, zero ? 0 : x.w * factor};
+        for (int i = 0; i < 4; i += 2)
+            bsri_attention_store(m.p, at + (d + i) * m.p.out.col_stride, y[i], y[i + 1], m.p.q.dtype);
+    }
+};
+/* Sums of a part, of all rows. */
+__device__ __forceinline__ float *bsri_decode_sums(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return m.sums + (part * m.rows + row) * m.p.v.cols;
+}
+__device__ __forceinline__ float2 *bsri_decode_tops(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return (float2 *)(m.sums + m.parts * m.rows * m.p.v.cols) + part * m.rows + row;
+}
+
+#ifdef BSRI_MMA_CODE
+/* A CTA's work: a part of the keys of a tile. Packed row n of a block row is query row n / pack of it, of head n % pack. */
+struct bsri_decode_place {
+    int64_t b, head, part, br; /* the first head */
+    int packed, rows;          /* the tile's first packed row, how many it has */
+    int q_first, q_last;       /* query rows, of all */
+    int keys;                  /* that the item has */
+    int list;                  /* keys of the block row's list */
+    const char *col;           /* its columns */
+    const uint8_t *kind;
+    const int32_t *counts, *table;
+
+    __device__ __forceinline__ void begin(const bsri_dev_decode &m, int64_t work, int tile_rows) {
+        const int64_t tiles = m.p.block_rows * m.tiles;
+        int64_t n = bsri_divide(work, m.packs), tile;
+        head = (work - n * m.packs) * m.pack;
+        tile = n, n = bsri_divide(n, tiles), tile -= n * tiles;
+        b = bsri_divide(n, m.parts), part = n - b * m.parts;
+        br = bsri_divide(tile, m.tiles), packed = (int)(tile - br * m.tiles) * tile_rows;
+        const int64_t first = br * m.p.mask.block_rows, all = bsri_min(m.p.mask.block_rows, m.p.q.rows - first) * m.pack;
+        rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
+        q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
+        keys = m.keys;
+        if (m.k_lengths) keys = max(0, min(keys, m.k_lengths[b]));
+        counts = m.key_counts ? m.key_counts + b * m.counts_step : nullptr;
+        table = m.table ? m.table + b * m.table_step : nullptr;
+        if (rows > 0) open(m, bsri_decode_item(m, b));
+    }
+    __device__ __forceinline__ void open(const bsri_dev_decode &m, const bsri_decode_item &item) {
+        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2;
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, head / m.m_group) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, head / m.m_group), first = bsri_dev_index(crow, dt, 0);
+        list = (int)((bsri_dev_index(crow, dt, 1) - first) * m.p.mask.block_cols);
+        col = (const char *)m.p.mask.col_indices + (cols + first << shift);
+        kind = m.kind ? m.kind + cols + first : nullptr;
+    }
+    /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
+    __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.before));
+    }
+    __device__ __forceinline__ int high(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.after + 1));
+    }
+};
+/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows. */
+template <class L> struct bsri_decode_notes {
+    int key[L::TEAMS][L::STAGES][L::KEYS];
+    int whole[L::TEAMS][L::STAGES][L::TEAM];
+};
+
+/* Which keys a warp asks for: those of its team's steps, 16 a warp, of which some have keys that a row may attend to. */
+template <class L> struct bsri_decode_list {
+    const bsri_dev_decode &m;
+    const bsri_decode_place &t;
+    const int team, warp, lane;          /* warp: of the team */
+    int from, end, steps, low, high;     /* keys of the list; what any row may attend to */
+    int low_all, high_all;               /* what all may */
+    int at, base;                        /* the next step; the first of 32 of which `some` have keys */
+    uint32_t some;
+    int key, place, page; /* lane % 16's key of the next step, its row in its page */
+
+    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, const bsri_decode_place &t_)
+        : m(m_), t(t_), team((int)threadIdx.x / 32 / L::TEAM), warp((int)threadIdx.x / 32 % L::TEAM), lane(threadIdx.x % 32) {
+        from = (int)bsri_min(t.list, t.part * m.part_keys);
+        end = t.part + 1 == m.parts ? t.list : (int)bsri_min(t.list, (int64_t)from + m.part_keys);
+        steps = ((end - from + L::KEYS - 1) / L::KEYS - team + L::TEAMS - 1) / L::TEAMS;
+        low = t.low(m, t.q_first), high = t.high(m, t.q_last), low_all = t.low(m, t.q_last), high_all = t.high(m, t.q_first);
+        at = 0, base = -32, some = 0, key = BSRI_DECODE_NO_KEY, place = page = 0;
+    }
+    __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
+    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t.col, m.p.mask.index_dtype, n); }
+    __device__ __forceinline__ int kind(int n) const { return m.full ? (int)BSR_BLOCK_FULL : t.kind ? (int)t.kind[n] : 0; }
+    /* Has a step a block with keys that a row may attend to? */
+    __device__ __forceinline__ bool useful(int step) const {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int t0 = first(step), t1 = min(t0 + L::KEYS, end) - 1;
+        if (step >= steps) return false;
+        for (int n = (int)((uint32_t)t0 / bc); n <= (int)((uint32_t)t1 / bc); n++) {
+            const int k = column(n) * (int)bc, how = kind(n);
+            if (how == BSR_BLOCK_FULL ? k < t.keys : how == BSR_BLOCK_PARTIAL && k < high && k + (int)bc > low) return true;
+        }
+        return false;
+    }
+    /* Goes to the next step that is useful, from `at` on; false: there is none. */
+    __device__ __forceinline__ bool find() {
+        for (;;) {
+            if (at >= steps) return false;
+            if (at >= base + 32) base = at, some = __ballot_sync(~0u, useful(at + lane));
+            const uint32_t left = some >> (at - base);
+            if (left) {
+                at += __ffs((int)left) - 1;
+                return true;
+            }
+            at = base + 32;
+        }
+    }
+    /* Looks the keys of step `at` up. */
+    __device__ __forceinline__ void look() {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int k = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)k / bc), in = k - n * (int)bc;
+        key = BSRI_DECODE_NO_KEY, place = -1, page = 0;
+        if (k >= end) return;
+        const int c = column(n), how = kind(n), x = c * (int)bc + in;
+        if (x >= t.keys || (t.counts && in >= t.counts[c]) || how == BSR_BLOCK_SKIP) return;
+        if (how != BSR_BLOCK_FULL && (x < low || x >= high)) return;
+        key = how == BSR_BLOCK_FULL ? x | BSRI_DECODE_FULL : x, place = x;
+        if (!t.table) return;
+        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t.table[page];
+    }
+};
+
+/* A warp: 16 rows of the tile, and with its team the keys of some steps. */
+template <class L> struct bsri_decode_warp {
+    typedef typename L::type T;
+    static constexpr int HD = L::HD, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
+    static constexpr int BESIDE = 32 / CH; /* keys that a warp copies at once */
+    static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    const bsri_dev_decode &m;
+    const bsri_decode_place &t;
+    bsri_decode_notes<L> &notes;
+    const int team, warp, lane, quad, pair;
+    const uint32_t ring, queries; /* of the team, of all, in shared memory */
+    const char *k, *v;
+    int low[2], high[2]; /* keys that the lane's two rows may attend to */
+    float slope[2];
+    int row[2];
+    float out[HD / 8][4], top[2], sum[2];
+    uint32_t q[L::HOLD_Q ? KS : 1][4];
+
+    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, const bsri_decode_place &t_, bsri_decode_notes<L> &notes_,
+                                                uint32_t memory)
+        : m(m_), t(t_), notes(notes_), team((int)threadIdx.x / 32 / L::TEAM), warp((int)threadIdx.x / 32 % L::TEAM),
+          lane(threadIdx.x % 32), quad(lane / 4), pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING) {}
+    /* Queries to shared memory, where there is no room for them in registers. */
+    __device__ __forceinline__ void load_queries(const bsri_decode_item &item) const {
+        for (int n = threadIdx.x; n < L::ROWS * CH; n += L::THREADS) {
+            const int r = n / CH, c = n % CH, at = min(r, t.rows - 1) + t.packed, i = at / m.pack;
+            const int64_t from = item.at(m, BSRI_DECODE_Q, t.head + at - i * m.pack) +
+                                 (t.br * m.p.mask.block_rows + i) * m.p.q.row_stride + c * 8;
+            const bool some = r < t.rows && c * 8 < m.p.q.cols;
+            bsri_cp_async(queries + r * LINE + (c ^ (r & 7)) * 16, (const char *)m.p.q.data + 2 * (some ? from : 0), some ? 16 : 0);
+        }
+        bsri_cp_async_commit();
+        bsri_cp_async_wait<0>();
+        __syncthreads();
+    }
+    __device__ __forceinline__ void begin(const bsri_decode_item &item) {
+        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t.head / m.p.k_group);
+        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t.head / m.p.v_group);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int n = warp * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, i = at / m.pack;
+            const int64_t head = t.head + at - i * m.pack;
+            const bool there = n < t.rows;
+            row[h] = (int)(t.br * m.p.mask.block_rows) + i;
+            low[h] = there ? t.low(m, row[h]) : BSRI_DECODE_NO_KEY, high[h] = t.high(m, row[h]), slope[h] = 0;
+            if (m.slopes.data)
+                slope[h] = bsri_dev_load<float>(m.slopes.data, m.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+            const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data +
+                                                      2 * (item.at(m, BSRI_DECODE_Q, head) + row[h] * m.p.q.row_stride + pair));
+#pragma unroll
+            for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
+                q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
+                q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+            }
+            top[h] = -bsri_dev_inf<float>(), sum[h] = 0;
+        }
+#pragma unroll
+        for (int d = 0; d < HD / 8; d++) out[d][0] = out[d][1] = out[d][2] = out[d][3] = 0;
+    }
+    /* Asks for the keys of a step and their values. */
+    __device__ __forceinline__ void issue(const bsri_decode_list<L> &list, int stage) {
+        const bool whole = (list.key & BSRI_DECODE_FULL) || (list.key >= list.low_all && list.key < list.high_all);
+        const bool all = __all_sync(~0u, whole);
+        if (lane < 16) notes.key[team][stage][warp * 16 + lane] = list.key;
+        if (lane == 0) notes.whole[team][stage][warp] = all;
+        const int r0 = lane / CH, c = lane % CH, k_some = c * 8 < m.p.q.cols, v_some = c * 8 < m.p.v.cols;
+        const uint32_t to = ring + stage * L::STAGE + warp * 16 * LINE;
+#pragma unroll
+        for (int i = 0; i < 16; i += BESIDE) {
+            const int r = i + r0, place = __shfl_sync(~0u, list.place, r), page = __shfl_sync(~0u, list.page, r);
+            const int64_t at = max(place, 0);
+            const int bytes = place >= 0 ? 16 : 0;
+            const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
+            if (k_some) bsri_cp_async(piece, k + 2 * (page * m.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (v_some)
+                bsri_cp_async(piece + L::KEYS * LINE, v + 2 * (page * m.v_page + at * m.p.v.row_stride + c * 8), bytes);
+        }
+    }
+    /* Scores of the keys in a stage. */
+    __device__ __forceinline__ void form(float (&s)[NT][4], uint32_t keys) const {
+        uint32_t a[4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t from = queries + (warp * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at), bsri_dev_opaque(from); /* pieces' places are computed where they are used */
+        bsri_mma_load(b[0], at);
+#pragma unroll
+        for (int i = 0; i < KS * NT / 2; i++) {
+            const int n = i % (NT / 2), next = i + 1;
+            if (next < KS * NT / 2) bsri_mma_load(b[next % 2], (at ^ next / (NT / 2) * 32) + next % (NT / 2) * 16 * LINE);
+            if (!L::HOLD_Q && n == 0)
+                bsri_mma_load(a, from ^ i / (NT / 2) * 32);
+#pragma unroll
+            for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[e] = q[L::HOLD_Q ? i / (NT / 2) : 0][e];
+            bsri_mma<T>(s[2 * n], a, b[i % 2][0], b[i % 2][1]);
+            bsri_mma<T>(s[2 * n + 1], a, b[i % 2][2], b[i % 2][3]);
+        }
+    }
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
+    __device__ __forceinline__ bool modify(float (&s)[NT][4], const int *keys, const int *whole) const {
+        bool shield = false;
+        if (m.modified) {
+#pragma unroll
+            for (int n = 0; n < NT * 4; n++) {
+                float &x = s[n / 4][n % 4];
+                x *= (float)m.p.scale;
+                if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
+                if (m.slopes.data) {
+                    const int key = keys[n / 4 * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
+                    x -= slope[n / 2 % 2] * fabsf((float)(key - row[n / 2 % 2] - m.p.causal_offset));
+                }
+            }
+        }
+#pragma unroll
+        for (int w = 0; w < L::SPAN / 16; w++) {
+            if (whole[w]) continue;
+#pragma unroll
+            for (int n = 2 * w; n < 2 * w + 2; n++) {
+                const int2 both = *(const int2 *)&keys[n * 8 + pair];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int key = e % 2 ? both.y : both.x;
+                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[e / 2] && key < high[e / 2]);
+                    if (!open) s[n][e] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
+                }
+            }
+        }
+        return __any_sync(~0u, shield);
+    }
+    /* Online softmax: scores become probabilities. */
+    __device__ __forceinline__ void fold(float (&s)[NT][4]) {
+        bool grown = false;
+        float most[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float x = bsri_dev_max(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[n][2 * h], s[n][2 * h + 1]));
+            most[h] = x, grown |= !(x <= top[h]);
+        }
+        if (__any_sync(~0u, grown)) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float x = bsri_dev_max(most[h], top[h]);
+                x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+                const float factor = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * m.unit);
+                top[h] = x, sum[h] *= factor;
+#pragma unroll
+                for (int d = 0; d < HD / 8; d++) out[d][2 * h] *= factor, out[d][2 * h + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * m.unit;
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+#pragma unroll
+                for (int e = 2 * h; e < 2 * h + 2; e++) s[n][e] = bsri_dev_exp2(fmaf(s[n][e], m.unit, -base)), sum[h] += s[n][e];
+        }
+    }
+    /* Is a value in the stage not finite? */
+    __device__ __forceinline__ bool odd(uint32_t values) const {
+        bool found = false;
+        for (int i = lane; i < L::SPAN * HD / 2; i += 32) {
+            const uint32_t x = bsri_mma_load_word(values + i * 4);
+            found |= (x & EXPONENT) == EXPONENT || (x >> 16 & EXPONENT) == EXPONENT;
+        }
+        return __any_sync(~0u, found);
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) {
+        float x[2];
+        bsri_dev_unpack(x, bits, T::DTYPE);
+        return x[0];
+    }
+    /* Adds probabilities times values one by one, but for what is forbidden: 0 times what is not finite would be NaN. */
+    __device__ __forceinline__ void add_odd(const uint32_t (&a)[NT / 2][4], const int *keys, uint32_t values) {
+#pragma unroll 1
+        for (int n = 0; n < L::SPAN; n++) {
+            const int source = (lane & ~3) | (n % 8 / 2), key = keys[n];
+            float x[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                uint32_t w = 0;
+#pragma unroll
+                for (int i = 0; i < NT; i++) bsri_dev_pick(w, a[i / 2][i % 2 * 2 + h], n / 8, i);
+                x[h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+            }
+#pragma unroll 1
+            for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                const uint32_t y = bsri_mma_load_word(values + n * LINE + (d ^ (n & 7)) * 16 + pair * 2);
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    if ((key & BSRI_DECODE_FULL) || (key >= low[h] && key < high[h]))
+                        out[0][2 * h] += x[h] * number(y & 0xffffu), out[0][2 * h + 1] += x[h] * number(y >> 16);
+                bsri_dev_rotate(out);
+            }
+        }
+    }
+    __device__ __forceinline__ void add(const uint32_t (&a)[NT / 2][4], uint32_t values) {
+        uint32_t b[2][4], at = values + lane % 16 * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at);
+        bsri_mma_load_t(b[0], at);
+#pragma unroll
+        for (int i = 0; i < NT / 2 * KS; i++) {
+            const int d = i % KS, next = i + 1;
+            if (next < NT / 2 * KS) bsri_mma_load_t(b[next % 2], (at ^ next % KS * 32) + next / KS * 16 * LINE);
+            bsri_mma<T>(out[2 * d], a[i / KS], b[i % 2][0], b[i % 2][1]);
+            bsri_mma<T>(out[2 * d + 1], a[i / KS], b[i % 2][2], b[i % 2][3]);
+        }
+    }
+    /* The keys in a stage. */
+    __device__ __forceinline__ void step(int stage) {
+#pragma unroll 1
+        for (int first = 0; first < L::KEYS; first += L::SPAN) {
+            const int *keys = notes.key[team][stage] + first;
+            const uint32_t at = ring + stage * L::STAGE + first * LINE, values = at + L::KEYS * LINE;
+            float s[NT][4] = {};
+            uint32_t a[NT / 2][4];
+            form(s, at);
+            const bool shield = modify(s, keys, notes.whole[team][stage] + first / 16);
+            fold(s);
+#pragma unroll
+            for (int n = 0; n < NT * 2; n++) a[n / 4][n % 4] = bsri_pack<T>(s[n / 2][n % 2 * 2], s[n / 2][n % 2 * 2 + 1]);
+            if (shield && odd(values)) add_odd(a, keys, values);
+            else add(a, values);
+        }
+    }
+};
+/* What warps leave for each other at the end, where the stages were: sums of a row, padded; its largest score and sum. */
+template <class L> struct bsri_decode_totals {
+    float sum[L::WARPS * 16][L::HD + 4];
+    float2 top[L::WARPS * 16];
+};
+/* A row of the tile from those of the teams that had keys of it. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_place &t, const bsri_decode_item &item,
+                                                 const bsri_decode_totals<L> &totals, int n) {
+    const int at = t.packed + n, i = at / m.pack, lane = threadIdx.x % 32;
+    const int64_t row = t.br * m.p.mask.block_rows + i, head = t.head + at - i * m.pack, whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
+    float top = -bsri_dev_inf<float>(), sum = 0, weight[L::TEAMS];
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::ROWS + n].x);
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) {
+        const float2 x = totals.top[team * L::ROWS + n];
+        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.unit), sum += weight[team] * x.y;
+    }
+    if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
+    if (m.parts > 1 && top == -bsri_dev_inf<float>()) return;
+    const bsri_decode_row end = m.parts > 1 ? bsri_decode_row() : bsri_decode_row(m, item, t.b, head, row, top, sum, lane == 0);
+    for (int d = lane * 4; d < m.p.v.cols; d += 128) {
+        float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int team = 0; team < L::TEAMS; team++) {
+            const float4 y = *(const float4 *)&totals.sum[team * L::ROWS + n][d];
+            const float w = weight[team];
+            x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+        }
+        if (m.parts > 1) *(float4 *)(bsri_decode_sums(m, t.part, whole) + d) = x;
+        else end.store(m, d, x);
+    }
+}
+#endif
+
+/* bsri_attention_decode: a CTA has a part of the keys of a tile of packed query rows, and takes the next such work when it is done.
+   Its tile is the choice of bsri_decode_choose() (>>cuda-plan-rows).
+
+   Threads: 4 warps in teams of TEAM, each warp 16 of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th step of the
+   part, and each of its warps asks for 16 keys of that and their values. Teams don't wait for each other until the end.
+
+   Shared memory (dynamic, and the place of the work):
+     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of line
+                  r stands at c ^ (r & 7). What lies beyond a key's columns is zero
+     RING         HD 256: queries, in the same form
+     then         notes: which keys the stages hold, which of them all rows may attend to
+     at the end   in place of the stages: sums, largest scores
+
+   There is no mbarrier: a step is a cp.async group of each thread; a team that is one warp waits by __syncwarp, else, being all of
+   the CTA, by __syncthreads: the step's copies have landed, and nobody reads the step before it any more, whose stage is filled next.
+
+   Keys are found by the list of their block row, lane by lane, one step ahead: any width of blocks, any order of pages. 32 steps
+   at a time are looked through for those without a key that a row may attend to, which are left out. Keys that are not there are
+   zeros in shared memory, and forbidden.
+
+   Sums: as in bsri_attention_mma(). Where a score is forbidden though its key is there, and a value in the stage is not finite,
+   values are added one by one.
+
+   Order: 1. The block row's list; queries to registers.
+          2. STAGES - 1 steps are asked for.
+          3. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
+          4. Teams' sums are added in their order, and stored: in the workspace, or divided in out. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(128) char bsri_decode_memory[];
+    __shared__ bsri_decode_place t; /* not in registers: they are scarce */
+    bsri_decode_notes<L> &notes = *(bsri_decode_notes<L> *)(bsri_decode_memory + L::SHARED - L::NOTES);
+    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)bsri_decode_memory;
+    static_assert(sizeof(bsri_decode_notes<L>) == L::NOTES && sizeof(bsri_decode_totals<L>) <= L::RING, "as the tile says");
+    const int64_t total = bsri_divide(m.p.items, m.pack) * m.p.block_rows * m.tiles * m.parts;
+    bsri_pdl_wait();
+#pragma unroll 1
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        if (threadIdx.x == 0) t.begin(m, work, L::ROWS);
+        __syncthreads();
+        if (t.rows <= 0) { /* of the last block row's tiles some may be empty */
+            __syncthreads();
+            continue;
+        }
+        bsri_decode_list<L> list(m, t);
+        bsri_decode_warp<L> w(m, t, notes, bsri_smem_address(bsri_decode_memory));
+        if (m.p.q.cols < L::HD || m.p.v.cols < L::HD) {
+            for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
+            __syncthreads();
+        }
+        bool more = list.find();
+        if (more) list.look();
+        w.begin(bsri_decode_item(m, t.b));
+        if (!L::HOLD_Q) w.load_queries(bsri_decode_item(m, t.b));
+        int left = 0; /* steps that are under way */
+#pragma unroll
+        for (int i = 0; i < L::STAGES - 1; i++) {
+            if (more) w.issue(list, i), left++, list.at++, more = list.find();
+            if (more) list.look();
+            bsri_cp_async_commit();
+        }
+#pragma unroll 1
+        for (int stage = 0; left; stage = stage + 1 == L::STAGES ? 0 : stage + 1) {
+            bsri_cp_async_wait<L::STAGES - 2>();
+            if (L::TEAM == 1) __syncwarp();
+            else __syncthreads();
+            if (more) w.issue(list, stage ? stage - 1 : L::STAGES - 1), left++, list.at++, more = list.find();
+            if (more) list.look();
+            bsri_cp_async_commit();
+            if (w.warp * 16 < t.rows) w.step(stage);
+            left--;
+        }
+        __syncthreads();
+        const int own = (w.team * L::TEAM + w.warp) * 16 + w.quad;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float all = w.sum[h];
+            all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
+            if (w.pair == 0) totals.top[own + 8 * h] = make_float2(w.top[h], all);
+#pragma unroll
+            for (int d = 0; d < L::HD / 8; d++)
+                *(float2 *)&totals.sum[own + 8 * h][d * 8 + w.pair] = make_float2(w.out[d][2 * h], w.out[d][2 * h + 1]);
+        }
+        __syncthreads();
+        const bsri_decode_item item(m, t.b);
+        for (int n = threadIdx.x / 32; n < t.rows; n += L::WARPS) bsri_decode_join<L>(m, t, item, totals, n);
+        __syncthreads();
+    }
+#endif
+}
+
+/* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS) bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    __shared__ float weight[BSRI_DECODE_PARTS];
+    __shared__ float2 shares[L::THREADS / 32];
+    __shared__ float4 sums[L::THREADS / 16][17];
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = L::THREADS / 32, wide = m.p.v.cols > 64;
+    const int lanes = wide ? 32 : 16, sub = threadIdx.x / lanes, subs = L::THREADS / lanes, own = threadIdx.x % lanes;
+    bsri_pdl_wait();
+    for (int64_t n = blockIdx.x; n < m.rows; n += gridDim.x) {
+        const int64_t whole = bsri_divide(n, m.p.q.rows), row = n - whole * m.p.q.rows, b = bsri_divide(whole, m.p.heads);
+        float top = -bsri_dev_inf<float>(), sum = 0;
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) top = bsri_dev_max(top, bsri_decode_tops(m, i, n)->x);
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        if (lane == 0) shares[warp].x = top;
+        __syncthreads();
+        for (int i = 0; i < warps; i++) top = bsri_dev_max(top, shares[i].x);
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) {
+            const float2 x = *bsri_decode_tops(m, i, n);
+            const bool some = x.x > -bsri_dev_inf<float>() || x.x != x.x;
+            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.unit);
+            weight[i] = some ? w : -1.0f, sum += w * x.y;
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0) shares[warp].y = sum;
+        __syncthreads();
+        sum = 0;
+        for (int i = 0; i < warps; i++) sum += shares[i].y;
+        const bsri_decode_item item(m, b);
+        const bsri_decode_row end(m, item, b, whole - b * m.p.heads, row, top, sum, threadIdx.x == 0);
+        for (int d0 = 0; d0 < m.p.v.cols; d0 += lanes * 4) {
+            const int d = d0 + own * 4;
+            float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+            for (int i = sub; i < m.parts && d < m.p.v.cols; i += subs) {
+                const float w = weight[i];
+                if (w < 0) continue; /* nothing was stored */
+                const float4 y = *(const float4 *)(bsri_decode_sums(m, i, n) + d);
+                x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+            }
+            for (int half = 0; half < lanes; half += 16) { /* 64 columns at a time */
+                if (own / 16 * 16 == half) sums[sub][own % 16] = x;
+                __syncthreads();
+                if (threadIdx.x < 16 && d0 + half * 4 + threadIdx.x * 4 < m.p.v.cols) {
+                    float4 all = sums[0][threadIdx.x];
+                    for (int i = 1; i < subs; i++) {
+                        const float4 y = sums[i][threadIdx.x];
+                        all.x += y.x, all.y += y.y, all.z += y.z, all.w += y.w;
+                    }
+                    end.store(m, d0 + half * 4 + threadIdx.x * 4, all);
+                }
+                __syncthreads();
+            }
+        }
+        __syncthreads();
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -80,7 +80,7 @@ TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t i
     const bsr_attention_options *o = &c->o;
     const double u = c->q.dtype == BSR_F64 ? REF_U64 : 0x1p-24, inf = (double)INFINITY;
     const int64_t iq = t_item_of(&c->whole, item, &a->q.batch), ik = ref_kv_item(&c->whole, item, &a->k.batch);
-    const int64_t im = t_item_of(&c->whole, item, &a->count.batch), heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
+    const int64_t im = ref_kv_item(&c->whole, item, &a->count.batch), heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const double m = *ref_at(&a->mask, im, i, j), rel = a->bias.v ? ref_seen(&a->bias, &c->whole, item, i, j) : 0;
     const double pad = ref_mask_term(&a->padding, o->key_padding_mode, &c->whole, item, i, j);
     const double slope = a->slopes.v ? ref_seen(&a->slopes, &c->whole, item, 0, 0) : 0, kind = *ref_at(&a->kind, im, i, j);
