@@ -1541,7 +1541,6 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    to one part alone.
    dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
    f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
 BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
                                        const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
@@ -2450,7 +2449,7 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || op == BSR_OP_ATTENTION_MERGE || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -11194,6 +11193,7 @@ static void bsri_partial_task(void *arg, int64_t task) {
     int64_t row;
     for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
 }
+BSRI_CUDA_PART(bsri_cuda_partial(const bsri_call *c, const bsri_partial *g))
 BSRI_SELDOM_BEGIN
 /* One of the parts' operands: it broadcasts to out's batch. */
 static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
@@ -11246,6 +11246,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
@@ -16211,6 +16212,9 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    X(ATTENTION_MERGE_F32, 733, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 734, bsri_attention_merge_rows<double>)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -18919,6 +18923,21 @@ typedef struct bsri_dev_entries {
     int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
+/* One result of attention from partial ones: out's batch, in whose dimensions steps are. A launch has room for so many. */
+typedef struct bsri_dev_part {
+    const void *x, *y;
+    int64_t x_row, x_col, y_row, x_step[4], y_step[4];
+    int32_t y_dtype, reserved;
+} bsri_dev_part;
+typedef struct bsri_dev_parts {
+    bsr_dense out, lse; /* data null: absent */
+    bsri_batch batch;
+    int64_t rows;       /* of all items */
+    int32_t count, x_dtype;
+    bsri_dev_part part[BSRI_PARTIAL_MOST];
+} bsri_dev_parts;
+static_assert(sizeof(bsri_dev_parts) <= 4096 - 8, "parameters of a kernel");
+
 enum {
     BSRI_STAGE_STRUCTURE,
     BSRI_STAGE_CCOL,
@@ -20543,6 +20562,33 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
     BSRI_TRY(bsri_cuda_layout_step(c, &d, BSRI_LAYOUT_RULES));
     return variable || l->kind == BSR_LAYOUT_BSLONGFORMER ? bsri_cuda_layout_lists(c, &d) : BSR_OK;
 }
+#endif
+
+#if BSRI_HAS_ATTENTION
+/* Steps of an operand in the batch's dimensions. */
+static void bsri_cuda_steps(const bsri_batch *b, const bsr_dense *d, int64_t (&step)[4]) {
+    for (int i = 1; i <= 4; i++)
+        step[4 - i] = i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
+}
+static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
+    bsri_dev_parts p;
+    memset(&p, 0, sizeof p);
+    p.out = bsri_dense_used(g->out), p.batch = g->batch, p.count = (int32_t)g->count, p.x_dtype = g->x[0].dtype;
+    if (g->lse) p.lse = bsri_dense_used(g->lse);
+    if (!bsri_mul(g->batch.count, g->out->rows, &p.rows)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (int64_t i = 0; i < g->count; i++) {
+        const bsr_dense x = bsri_dense_used(&g->x[i]), y = bsri_dense_used(&g->y[i]);
+        bsri_dev_part *part = &p.part[i];
+        part->x = x.data, part->y = y.data, part->x_row = x.row_stride, part->x_col = x.col_stride, part->y_row = y.row_stride;
+        part->y_dtype = y.dtype;
+        bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);
+    }
+    if (g->compute == BSR_F64) BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<float>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    return BSR_OK;
+}
+#else
+static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { return BSR_UNSUPPORTED; }
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */

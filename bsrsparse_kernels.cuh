@@ -9379,6 +9379,64 @@ __global__ void __launch_bounds__(L::THREADS) bsri_attention_decode_merge(const 
     }
 }
 
+/* One result from partial ones: a warp a row, each lane a part's log-sum-exp, then columns. As bsri_partial_row(). */
+template <class F> __global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows; n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+        const int64_t item = bsri_divide(n, p.out.rows), row = n - item * p.out.rows;
+        int64_t at[4] = {0, 0, 0, 0}, rest = item;
+#pragma unroll
+        for (int i = 3; i >= 0; i--) { /* at: the item's place in each dimension */
+            const int d = p.batch.dims - 4 + i;
+            const int64_t outer = d > 0 ? bsri_divide(rest, p.batch.size[d]) : 0;
+            at[i] = d >= 0 ? rest - (d > 0 ? outer * p.batch.size[d] : 0) : 0, rest = outer;
+        }
+        const bsri_dev_part &own = p.part[lane < p.count ? lane : 0];
+        double y = -bsri_dev_inf<double>(), top, sum;
+        if (lane < p.count) {
+            int64_t from = row * own.y_row;
+            for (int i = 0; i < 4; i++) from += at[i] * own.y_step[i];
+            y = bsri_dev_load<double>(own.y, own.y_dtype, from);
+        }
+        top = y;
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        sum = y == -bsri_dev_inf<double>() ? 0.0 : exp(y - top);
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        const bool some = top > -bsri_dev_inf<double>() && top < bsri_dev_inf<double>(), bad = !some && !(top < 0);
+        const double weight = some ? exp(y - top) / sum : 0.0;
+        const uint32_t there = __ballot_sync(~0u, y != -bsri_dev_inf<double>());
+        if (p.lse.data && lane == 0)
+            bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride,
+                           some ? top + log(sum) : top);
+        const int64_t to = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        for (int64_t d0 = 0; d0 < p.out.cols; d0 += 128) {
+            F x[4] = {};
+            for (int k = 0; k < p.count; k++) {
+                const bsri_dev_part &part = p.part[k];
+                const F w = (F)__shfl_sync(~0u, weight, k);
+                int64_t from = row * part.x_row;
+                if (!(there >> k & 1)) continue;
+#pragma unroll
+                for (int i = 0; i < 4; i++) from += at[i] * part.x_step[i];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int64_t d = d0 + e * 32 + lane;
+                    if (d < p.out.cols) x[e] += w * bsri_dev_number<F>(part.x, p.x_dtype, from + d * part.x_col);
+                }
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int64_t d = d0 + e * 32 + lane;
+                if (d < p.out.cols)
+                    bsri_dev_store(p.out.data, p.out.dtype, to + d * p.out.col_stride, bad ? bsri_dev_nan<F>() : x[e]);
+            }
+        }
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-maps: functions and reductions of stored elements                                     */
 /* ---------------------------------------------------------------------------------------------- */
