@@ -10332,13 +10332,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
-}
-/* Options that the CUDA backend has not. */
-static int bsri_attention_new(const bsri_attention *j) {
-    const bsr_attention_options *o = j->options;
-    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
-           o->lengths || j->row_max;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function ||
+           o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -10369,7 +10364,6 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
     key.alpha = bsri_attention_modifies(&j);
-    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
@@ -15415,13 +15409,16 @@ typedef struct bsri_dev_softmax {
 
 typedef struct bsri_dev_attention {
     bsr_matrix mask;
-    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsr_dense q, k, v, out, lse, row_max, relative, padding, slopes, sinks; /* data null: absent */
+    const uint8_t *kind;                            /* of stored blocks, as col_indices lie; or null */
+    bsr_lengths lengths;
     bsri_batch batch;
     int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, ms[3];             /* element strides of the mask's values */
+    int64_t before, after;                    /* as of bsri_attention: how far from the diagonal columns may lie */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
     int64_t tile_rows;                        /* query rows of a tile */
-    double scale, keep_scale;
+    double scale, keep_scale, softcap;
     uint64_t seed;
     const void *user_data;
     uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
@@ -17888,6 +17885,11 @@ static int bsri_mma_rows_fit(const bsr_dense *d) {
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
 }
+/* Options that tier mma has not. */
+static int bsri_attention_newer(const bsri_dev_attention *p) {
+    return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
+           p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
+}
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                              bsri_dev_attention *m) {
     const int dt = p->q.dtype, hd = p->q.cols <= 64 && p->v.cols <= 64 ? 64 : 128;
@@ -17899,6 +17901,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     bsri_choice c = bsri_yes(bsri_find(&w), plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
@@ -19276,6 +19279,9 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     memset(&p, 0, sizeof p);
     p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
     bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
+    bsri_dense_set(&p.slopes, o->slopes), bsri_dense_set(&p.sinks, o->sinks), bsri_dense_set(&p.row_max, job->row_max);
+    p.kind = o->block_kind, p.softcap = job->softcap, p.before = job->before, p.after = job->after;
+    if (o->lengths) p.lengths = *o->lengths;
     p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
     p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
     p.scale = job->scale, p.keep_scale = job->keep_scale;
@@ -19284,7 +19290,7 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.score_function = o->score_function, p.mask_function = o->mask_function;
     p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
     p.modifies = bsri_attention_modifies(job);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
