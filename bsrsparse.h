@@ -18006,6 +18006,25 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
+/* The same of attention. */
+static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p) {
+    const bsr_attention_options *o = job->options;
+    memset(p, 0, sizeof *p);
+    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
+    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
+    bsri_dense_set(&p->slopes, o->slopes), bsri_dense_set(&p->sinks, o->sinks), bsri_dense_set(&p->row_max, job->row_max);
+    p->kind = o->block_kind, p->softcap = job->softcap, p->before = job->before, p->after = job->after;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group;
+    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask),
+    p->scale = job->scale, p->keep_scale = job->keep_scale;
+    memcpy(p->ms, job->mask_strides, sizeof p->ms);
+    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
+    p->score_function = o->score_function, p->mask_function = o->mask_function;
+    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    p->modifies = bsri_attention_modifies(job);
+}
+
 /* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
@@ -19273,23 +19292,9 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
-    const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
     bsri_attention_params m;
-    memset(&p, 0, sizeof p);
-    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
-    bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
-    bsri_dense_set(&p.slopes, o->slopes), bsri_dense_set(&p.sinks, o->sinks), bsri_dense_set(&p.row_max, job->row_max);
-    p.kind = o->block_kind, p.softcap = job->softcap, p.before = job->before, p.after = job->after;
-    if (o->lengths) p.lengths = *o->lengths;
-    p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
-    p.scale = job->scale, p.keep_scale = job->keep_scale;
-    memcpy(p.ms, job->mask_strides, sizeof p.ms);
-    p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
-    p.score_function = o->score_function, p.mask_function = o->mask_function;
-    p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p.modifies = bsri_attention_modifies(job);
+    bsri_cuda_describe(job, &p);
     if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
