@@ -10414,13 +10414,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
-}
-/* Options that the CUDA backend has for few queries alone. */
-BSRI_UNUSED static int bsri_attention_new(const bsri_attention *j) {
-    const bsr_attention_options *o = j->options;
-    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
-           o->lengths || o->pages || j->m_group > 1 || j->row_max;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function ||
+           o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -15500,13 +15495,19 @@ typedef struct bsri_dev_softmax {
 
 typedef struct bsri_dev_attention {
     bsr_matrix mask;
-    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsr_dense q, k, v, out, lse, row_max, relative, padding, slopes, sinks; /* data null: absent */
+    const uint8_t *kind;                            /* of stored blocks, as col_indices lie; or null */
+    bsr_lengths lengths;
     bsri_batch batch;
-    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item */
+    bsr_pages pages;                          /* table null: there are none; else k.rows is a page's size */
+    int64_t k_page, v_page;                   /* elements from a page to the next */
     int64_t causal_offset, ms[3];             /* element strides of the mask's values */
+    int64_t before, after;                    /* as of bsri_attention: how far from the diagonal columns may lie */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
     int64_t tile_rows;                        /* query rows of a tile */
-    double scale, keep_scale;
+    double scale, keep_scale, softcap;
     uint64_t seed;
     const void *user_data;
     uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
@@ -15575,21 +15576,15 @@ enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; 
 enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
 typedef struct bsri_dev_decode {
     bsri_dev_attention p;
-    bsr_dense row_max, sinks, slopes; /* data null: absent */
-    const uint8_t *kind;
-    const int32_t *q_lengths, *k_lengths, *key_counts, *table;
     float *sums;                      /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
-    int64_t counts_step, table_step, k_page, v_page; /* from an item to the next, from a page to the next */
-    int64_t before, after;            /* how far from the diagonal columns may lie */
     int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
     int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
     int64_t rows;                     /* of all items */
     int32_t keys, page;               /* of an item; of a page, 0: there are none */
-    int32_t m_group, pack, packs;     /* heads that share a pattern; heads of a tile; tiles side by side in a row */
+    int32_t pack, packs;              /* heads of a tile; tiles side by side in a row */
     int32_t tiles, parts, part_keys;  /* tiles of a block row; parts of its keys, keys of one */
-    int32_t modified, deep, full;     /* there is something between product and softmax; more than two dimensions */
-    float unit, natural;              /* from scores to powers of two, to powers of e */
-    float softcap;
+    int32_t modified, deep;           /* there is something between product and softmax; more than two dimensions */
+    float natural, softcap;           /* from scores to powers of e */
 } bsri_dev_decode;
 
 /* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
@@ -18021,21 +18016,6 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     return c;
 }
 
-/* The call as the kernels see it. */
-static void bsri_describe_attention(const bsri_attention *job, bsri_dev_attention *p) {
-    const bsr_attention_options *o = job->options;
-    memset(p, 0, sizeof *p);
-    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
-    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
-    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group;
-    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask);
-    p->scale = job->scale, p->keep_scale = job->keep_scale;
-    memcpy(p->ms, job->mask_strides, sizeof p->ms);
-    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
-    p->score_function = o->score_function, p->mask_function = o->mask_function;
-    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p->modifies = bsri_attention_modifies(job);
-}
 /* Takes everything. */
 static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute,
                                               const bsr_plan *asked, bsri_dev_attention *m) {
@@ -18062,6 +18042,11 @@ static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
 }
+/* Options that tier mma has not. */
+static int bsri_attention_newer(const bsri_dev_attention *p) {
+    return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
+           p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
+}
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                              bsri_dev_attention *m) {
     const int dt = p->q.dtype, hd = p->q.cols <= 64 && p->v.cols <= 64 ? 64 : 128;
@@ -18073,6 +18058,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     bsri_choice c = bsri_yes(bsri_find(&w), plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128)) return bsri_no(BSR_WHY_DENSE);
@@ -18113,7 +18099,7 @@ static void bsri_decode_step(int64_t (&step)[4], int dims, const int64_t *size, 
 }
 static void bsri_decode_steps(bsri_dev_decode *m) {
     const bsri_dev_attention *p = &m->p;
-    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &m->row_max, &m->sinks, &m->slopes};
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &p->row_max, &p->sinks, &p->slopes};
     const int dims = p->batch.dims;
     int i;
     for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
@@ -18132,36 +18118,21 @@ static int64_t bsri_common(int64_t a, int64_t b) { /* the greatest common diviso
 static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
     return dims && size[dims - 1] > 1 && stride[dims - 1] ? group : heads;
 }
-/* What this kernel has not. */
-static int bsri_decode_lacks(const bsri_attention *j) {
-    const bsr_attention_options *o = j->options;
-    return (o->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || o->relative_bias || o->key_padding_mask ||
-           j->score || j->allow || j->drop_below > 0;
-}
 /* The call as this kernel sees it; 0: too large. */
-static int bsri_decode_describe(const bsri_attention *job, const bsri_dev_attention *p, bsri_dev_decode *m) {
-    const bsr_attention_options *o = job->options;
-    const bsr_lengths *l = o->lengths;
+static int bsri_decode_describe(const bsri_dev_attention *p, bsri_dev_decode *m) {
     const bsr_matrix *mask = &p->mask;
     const int own = mask->batch_dims && bsri_own_pattern(mask, mask->batch_dims - 1); /* heads have patterns */
     const int64_t k = bsri_decode_shared(p->k.batch_dims, p->k.batch, p->k.batch_stride, p->k_group, p->heads);
     const int64_t v = bsri_decode_shared(p->v.batch_dims, p->v.batch, p->v.batch_stride, p->v_group, p->heads);
     memset(m, 0, sizeof *m);
-    m->p = *p, bsri_dense_set(&m->row_max, job->row_max), bsri_dense_set(&m->sinks, o->sinks), bsri_dense_set(&m->slopes, o->slopes);
-    m->kind = o->block_kind, m->full = (o->flags & BSR_ATTENTION_FULL) != 0;
-    if (l) m->q_lengths = l->q_lengths, m->k_lengths = l->k_lengths, m->key_counts = l->key_counts;
-    if (l) m->counts_step = l->key_counts_stride;
-    if (o->pages) m->table = o->pages->table, m->table_step = o->pages->stride, m->page = (int32_t)p->k.rows;
-    m->k_page = job->page_step[0], m->v_page = job->page_step[1];
-    m->before = job->before, m->after = job->after;
-    if (job->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
+    if (p->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
     if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
-    m->keys = (int32_t)job->keys, m->m_group = (int32_t)job->m_group;
-    m->pack = (int32_t)bsri_common(bsri_common(k, v), own ? job->m_group : p->heads), m->packs = (int32_t)(p->heads / m->pack);
-    m->rows = p->items * p->q.rows, m->softcap = (float)job->softcap;
-    m->modified = job->softcap > 0 || o->slopes || !(p->scale > 1e-30 && p->scale < 1e30);
-    m->natural = m->modified ? 1.0f : (float)p->scale, m->unit = m->natural * BSRI_DEV_LOG2E;
-    m->p.vec2 = bsri_attention_pairs(&p->out);
+    m->p = *p, m->p.vec2 = bsri_attention_pairs(&p->out), m->keys = (int32_t)p->keys;
+    m->page = p->pages.table ? (int32_t)p->k.rows : 0;
+    m->pack = (int32_t)bsri_common(bsri_common(k, v), own ? p->m_group : p->heads), m->packs = (int32_t)(p->heads / m->pack);
+    m->rows = p->items * p->q.rows, m->softcap = (float)p->softcap;
+    m->modified = p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30 && p->scale < 1e30);
+    m->natural = m->modified ? 1.0f : (float)p->scale, m->p.unit = m->natural * BSRI_DEV_LOG2E;
     bsri_decode_steps(m);
     return 1;
 }
@@ -18199,7 +18170,7 @@ static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attent
     return 6000.0 + turns * 64 * (keys + 128) * 2 * (double)(p->q.cols + p->v.cols) / 1700.0;
 }
 /* Where others run as well (others), it must be expected to be faster, unless its plan is asked for. */
-static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_attention *job, const bsri_dev_attention *p, int others,
+static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_attention *p, int compute, int others,
                                       const bsri_chooser *s, bsri_dev_decode *m) {
     const bsr_plan *asked = s->asked;
     const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
@@ -18209,11 +18180,13 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_attenti
     int64_t packed, tiles, room;
     bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);
     if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
-    if (job->compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
-    if (bsri_decode_lacks(job)) return bsri_no(BSR_WHY_MODIFIED);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if ((p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || p->relative.data || p->padding.data ||
+        p->score_function || p->mask_function || p->drops)
+        return bsri_no(BSR_WHY_MODIFIED);
     if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
         return bsri_no(BSR_WHY_DENSE);
-    if (!bsri_decode_describe(job, p, m)) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
     packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
     w.rows = asked->tile_rows == 64 || (!asked->tile_rows && packed > 16) ? 64 : 16, w.head = hd;
     const bsri_instance *const x = bsri_find(&w);
@@ -18308,6 +18281,27 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->view = bsri_view_of(1, 1);
     if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
+}
+
+/* The same of attention. */
+static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p) {
+    const bsr_attention_options *o = job->options;
+    memset(p, 0, sizeof *p);
+    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
+    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
+    bsri_dense_set(&p->slopes, o->slopes), bsri_dense_set(&p->sinks, o->sinks), bsri_dense_set(&p->row_max, job->row_max);
+    p->kind = o->block_kind, p->softcap = job->softcap, p->before = job->before, p->after = job->after;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group, p->m_group = job->m_group;
+    if (o->pages) p->pages = *o->pages;
+    p->keys = job->keys, p->k_page = job->page_step[0], p->v_page = job->page_step[1];
+    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask),
+    p->scale = job->scale, p->keep_scale = job->keep_scale;
+    memcpy(p->ms, job->mask_strides, sizeof p->ms);
+    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
+    p->score_function = o->score_function, p->mask_function = o->mask_function;
+    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    p->modifies = bsri_attention_modifies(job);
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
@@ -18411,16 +18405,15 @@ typedef union bsri_attention_params {
     bsri_dev_flash wgmma;
     bsri_dev_decode decode;
 } bsri_attention_params;
-/* others: kernels for many queries take it, too. */
-static void bsri_choose_attention(const bsr_context *ctx, const bsri_attention *job, const bsri_dev_attention *p, int others,
-                                  bsri_chooser *s, bsri_attention_params *m) {
-    const int compute = job->compute;
+static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
+                                  bsri_attention_params *m) {
+    const int others = !p->pages.table && p->m_group == 1; /* kernels for many queries on tensor cores */
     if (bsri_wants(s, BSRI_TIER_MMA))
-        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, job, p, others, s, &m->decode));
-    if (!others) return;
-    if (bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, p, compute, others, s, &m->decode));
+    if (!others) s->refused[BSRI_TIER_WGMMA] = BSR_WHY_MODIFIED;
+    if (others && bsri_wants(s, BSRI_TIER_WGMMA))
         bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
-    if (bsri_wants(s, BSRI_TIER_MMA))
+    if (others && bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
@@ -19598,16 +19591,12 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
-    const int fresh = bsri_attention_new(job);
-    bsri_asking a;
     bsri_dev_attention p;
     bsri_attention_params m;
-    bsri_describe_attention(job, &p);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !job->row_max)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, job, &p, !fresh, s, &m); });
-    if (fresh && !a.s.best.kernel && a.source != BSR_PLAN_CALLER)
-        return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
-    return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    bsri_cuda_describe(job, &p);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
+                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -7211,14 +7211,28 @@ __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, i
     return make_uint4(x0, x1, x2, x3);
 }
 
+__device__ __forceinline__ int64_t bsri_dev_length(const int32_t *lengths, int64_t item, int64_t rows) {
+    return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
+}
+/* The number that an operand of 1 x 1 has for an item. */
+__device__ __forceinline__ double bsri_dev_number_of(const bsri_batch *b, int64_t item, const bsr_dense *d, double otherwise) {
+    return d->data ? bsri_dev_number<double>(d->data, d->dtype, bsri_dense_offset(b, item, d)) : otherwise;
+}
+__device__ __forceinline__ float bsri_dev_tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ double bsri_dev_tanh(double x) { return tanh(x); }
+
 /* One query tile: operands of its batch item, place of its rows. */
 struct bsri_dev_query {
     bsri_item mask;
     const char *q, *k, *v, *relative, *padding;
+    const uint8_t *kind;   /* of its blocks, or null */
+    const int32_t *counts; /* of its block columns' keys, or null */
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
+    int64_t q_rows, k_rows;                           /* that there are, by lengths */
     int rows;
-    int64_t first, end, limit; /* stored blocks; keys that any row may attend to */
-    int64_t out;               /* element of out where its first row starts */
+    int64_t first, end, low, limit; /* stored blocks; from which key on, and up to which, conditions let any row attend */
+    int64_t out;                    /* element of out where its first row starts */
+    double slope, sink;             /* 0, -inf: none */
 
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
@@ -7236,23 +7250,45 @@ struct bsri_dev_query {
         relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        limit = p.k.rows;
-        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
+        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
+        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, item, &p.mask).col : nullptr;
+        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
+        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        if (row >= q_rows) end = first;
         return true;
     }
-    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. By columns
-       of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
+    __device__ __forceinline__ int kind_of(const bsri_dev_attention &p, int64_t at) const {
+        return p.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : kind ? kind[at] : (int)BSR_BLOCK_PARTIAL;
+    }
+    /* Keys [from, to) of stored block `at` of column bc that some row may attend to; what it is. */
+    __device__ __forceinline__ int keys(const bsri_dev_attention &p, int64_t at, int64_t bc, int64_t &from, int64_t &to) const {
+        const int64_t width = p.mask.block_cols;
+        const int what = kind_of(p, at);
+        from = bc * width, to = bsri_min(k_rows, from + (counts ? bsri_min(width, counts[bc]) : width));
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, low), to = bsri_min(to, limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of the
+       mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
         const F none = -bsri_dev_inf<F>();
+        const int64_t away = col - row - i - p.causal_offset;
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
+        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
         if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
         if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        if (slope != 0) s -= (F)(slope * (double)(away < 0 ? -away : away));
         if (padding && p.padding_mode == BSR_MASK_ADD)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
         if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
-        if ((p.flags & BSR_ATTENTION_CAUSAL) && col > at.row + p.causal_offset) return none;
+        if (at.row >= q_rows) return none;
+        if (full) return s;
+        if (away > p.after || away < -p.before) return none;
         if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
         if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
         if (padding && p.padding_mode == BSR_MASK_MUL)
@@ -7262,6 +7298,19 @@ struct bsri_dev_query {
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
         const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
         return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
+    }
+    /* What the sums of row + i are multiplied by as the sink joins them; top: their reference, which may become the sink's. */
+    template <class F> __device__ __forceinline__ F join_sink(int64_t i, F &top, F &sum) const {
+        const F x = (F)sink, old = top;
+        if (!(x > -bsri_dev_inf<F>()) || row + i >= q_rows) return 1;
+        if (old < x) top = x;
+        const F factor = old < x ? bsri_dev_exp(old - x) : F(1);
+        sum = sum * factor + bsri_dev_exp(x - top);
+        return factor;
+    }
+    __device__ __forceinline__ void store_max(const bsri_dev_attention &p, int64_t i, double max) const {
+        bsri_dev_store(p.row_max.data, p.row_max.dtype,
+                       bsri_dense_offset(&p.batch, item, &p.row_max) + (row + i) * p.row_max.row_stride, max);
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
         bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
@@ -7294,12 +7343,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     }
     /* What stands between product and softmax; scores beyond `width` are forbidden. value: of the mask's, of the first score. */
     __device__ __forceinline__ void modify(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t col, int width,
-                                           int64_t value) {
+                                           int64_t value, bool full) {
         for (int i = threadIdx.x; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             F &x = score[m][n];
             if (n >= width) x = -bsri_dev_inf<F>();
-            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2]);
+            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2], full);
         }
         __syncthreads();
     }
@@ -7364,15 +7413,18 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
         for (int i = own; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             if (n >= depth) continue;
-            const F x = score[m][n], max = top[m];
+            F max = top[m], total = sum[m];
+            const F x = score[m][n] * t.join_sink(m, max, total);
             const F y =
-                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
+                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / total) : F(0)) : bsri_dev_nan<F>();
             bsri_dev_store(p.out.data, p.out.dtype, first + m * p.out.row_stride + n * p.out.col_stride, y);
         }
-        if (p.lse.data && t.panel == 0 && own < t.rows) {
-            const F max = top[own];
+        if (t.panel == 0 && own < t.rows) {
+            F max = top[own], total = sum[own];
+            if (p.row_max.data) t.store_max(p, own, (double)max);
+            t.join_sink(own, max, total);
             const bool some = max > -bsri_dev_inf<F>() && max < bsri_dev_inf<F>();
-            t.store_lse(p, own, some ? (double)max + log((double)sum[own]) : (double)max);
+            if (p.lse.data) t.store_lse(p, own, some ? (double)max + log((double)total) : (double)max);
         }
         __syncthreads();
     }
@@ -7385,23 +7437,31 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     typedef bsri_simt<L> Tile;
     typedef typename L::number F;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
-    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
+    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
+    __shared__ bool some;
+    const int64_t total = p.items * p.panels * p.tiles * p.block_rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        bsri_dev_query t;
-        if (!t.begin(p, work)) continue;
+        if (threadIdx.x == 0) some = t.begin(p, work);
+        __syncthreads();
+        if (!some) {
+            __syncthreads();
+            continue;
+        }
         const int64_t d0 = t.panel * Tile::TN, depth = bsri_min(Tile::TN, p.v.cols - d0);
         F out[Tile::RM][Tile::RN] = {};
         if (threadIdx.x < Tile::TM) tile.top[threadIdx.x] = -bsri_dev_inf<F>(), tile.sum[threadIdx.x] = 0;
         for (int64_t at = t.first; at < t.end; at++) {
-            const int64_t first = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc, end = bsri_min(bc, t.limit - first);
-            for (int64_t in = 0; in < end; in += Tile::TN) {
-                const int64_t col = first + in;
-                const int width = (int)bsri_min(Tile::TN, end - in);
+            const int64_t bc = bsri_index(t.mask.col, p.mask.index_dtype, at);
+            int64_t from, to;
+            const bool full = t.keys(p, at, bc, from, to) == BSR_BLOCK_FULL;
+            for (int64_t col = from; col < to; col += Tile::TN) {
+                const int64_t in = col - bc * p.mask.block_cols;
+                const int width = (int)bsri_min(Tile::TN, to - col);
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
                                t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
-                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
+                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
             }
         }
@@ -8807,7 +8867,7 @@ struct bsri_decode_end {
         float unit = 1.0f;
         double base = (double)top * m.natural;
         if (sink > -bsri_dev_inf<float>()) {
-            const float more = fmaf(top, m.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
+            const float more = fmaf(top, m.p.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
             if (!(more < 0)) sum += bsri_dev_exp2(-more);
             else unit = bsri_dev_exp2(more), sum = fmaf(sum, unit, 1.0f), base = (double)sink, top = sink;
         }
@@ -8823,18 +8883,18 @@ struct bsri_decode_row {
     __device__ __forceinline__ bsri_decode_row() : at(0), factor(0) {}
     __device__ __forceinline__ bsri_decode_row(const bsri_dev_decode &m, const bsri_decode_item &item, int64_t b, int64_t head,
                                                int64_t row, float top, float sum, bool first) {
-        const bool there = !m.q_lengths || row < m.q_lengths[b];
+        const bool there = !m.p.lengths.q_lengths || row < m.p.lengths.q_lengths[b];
         const float none = -bsri_dev_inf<float>();
         if (!there) top = none;
-        const float sink = there && m.sinks.data ? bsri_dev_load<float>(m.sinks.data, m.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+        const float sink = there && m.p.sinks.data ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
                                                  : none;
         const bsri_decode_end end(m, top, sum, sink);
         at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
         if (!first) return;
         if (m.p.lse.data)
             bsri_dev_store(m.p.lse.data, m.p.lse.dtype, item.at(m, BSRI_DECODE_LSE, head) + row * m.p.lse.row_stride, end.lse);
-        if (m.row_max.data)
-            bsri_dev_store(m.row_max.data, m.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.row_max.row_stride,
+        if (m.p.row_max.data)
+            bsri_dev_store(m.p.row_max.data, m.p.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.p.row_max.row_stride,
                            (double)top * m.natural);
     }
     __device__ __forceinline__ void store(const bsri_dev_decode &m, int d, const float4 &x) const {
@@ -8875,25 +8935,25 @@ struct bsri_decode_place {
         rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
         q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
         keys = m.keys;
-        if (m.k_lengths) keys = max(0, min(keys, m.k_lengths[b]));
-        counts = m.key_counts ? m.key_counts + b * m.counts_step : nullptr;
-        table = m.table ? m.table + b * m.table_step : nullptr;
+        if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
+        table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
         if (rows > 0) open(m, bsri_decode_item(m, b));
     }
     __device__ __forceinline__ void open(const bsri_dev_decode &m, const bsri_decode_item &item) {
         const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2;
-        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, head / m.m_group) + br << shift);
-        const int64_t cols = item.at(m, BSRI_DECODE_COL, head / m.m_group), first = bsri_dev_index(crow, dt, 0);
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, head / m.p.m_group) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, head / m.p.m_group), first = bsri_dev_index(crow, dt, 0);
         list = (int)((bsri_dev_index(crow, dt, 1) - first) * m.p.mask.block_cols);
         col = (const char *)m.p.mask.col_indices + (cols + first << shift);
-        kind = m.kind ? m.kind + cols + first : nullptr;
+        kind = m.p.kind ? m.p.kind + cols + first : nullptr;
     }
     /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
     __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
-        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.before));
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.p.before));
     }
     __device__ __forceinline__ int high(const bsri_dev_decode &m, int row) const {
-        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.after + 1));
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.p.after + 1));
     }
 };
 /* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows. */
@@ -8923,7 +8983,7 @@ template <class L> struct bsri_decode_list {
     }
     __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
     __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t.col, m.p.mask.index_dtype, n); }
-    __device__ __forceinline__ int kind(int n) const { return m.full ? (int)BSR_BLOCK_FULL : t.kind ? (int)t.kind[n] : 0; }
+    __device__ __forceinline__ int kind(int n) const { return t.kind ? (int)t.kind[n] : 0; }
     /* Has a step a block with keys that a row may attend to? */
     __device__ __forceinline__ bool useful(int step) const {
         const uint32_t bc = (uint32_t)m.p.mask.block_cols;
@@ -9008,8 +9068,8 @@ template <class L> struct bsri_decode_warp {
             const bool there = n < t.rows;
             row[h] = (int)(t.br * m.p.mask.block_rows) + i;
             low[h] = there ? t.low(m, row[h]) : BSRI_DECODE_NO_KEY, high[h] = t.high(m, row[h]), slope[h] = 0;
-            if (m.slopes.data)
-                slope[h] = bsri_dev_load<float>(m.slopes.data, m.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+            if (m.p.slopes.data)
+                slope[h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
             const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data +
                                                       2 * (item.at(m, BSRI_DECODE_Q, head) + row[h] * m.p.q.row_stride + pair));
 #pragma unroll
@@ -9036,9 +9096,9 @@ template <class L> struct bsri_decode_warp {
             const int64_t at = max(place, 0);
             const int bytes = place >= 0 ? 16 : 0;
             const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
-            if (k_some) bsri_cp_async(piece, k + 2 * (page * m.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (k_some) bsri_cp_async(piece, k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
             if (v_some)
-                bsri_cp_async(piece + L::KEYS * LINE, v + 2 * (page * m.v_page + at * m.p.v.row_stride + c * 8), bytes);
+                bsri_cp_async(piece + L::KEYS * LINE, v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
         }
     }
     /* Scores of the keys in a stage. */
@@ -9068,7 +9128,7 @@ template <class L> struct bsri_decode_warp {
                 float &x = s[n / 4][n % 4];
                 x *= (float)m.p.scale;
                 if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
-                if (m.slopes.data) {
+                if (m.p.slopes.data) {
                     const int key = keys[n / 4 * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
                     x -= slope[n / 2 % 2] * fabsf((float)(key - row[n / 2 % 2] - m.p.causal_offset));
                 }
@@ -9106,7 +9166,7 @@ template <class L> struct bsri_decode_warp {
             for (int h = 0; h < 2; h++) {
                 float x = bsri_dev_max(most[h], top[h]);
                 x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
-                const float factor = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * m.unit);
+                const float factor = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * m.p.unit);
                 top[h] = x, sum[h] *= factor;
 #pragma unroll
                 for (int d = 0; d < HD / 8; d++) out[d][2 * h] *= factor, out[d][2 * h + 1] *= factor;
@@ -9114,11 +9174,11 @@ template <class L> struct bsri_decode_warp {
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * m.unit;
+            const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * m.p.unit;
 #pragma unroll
             for (int n = 0; n < NT; n++)
 #pragma unroll
-                for (int e = 2 * h; e < 2 * h + 2; e++) s[n][e] = bsri_dev_exp2(fmaf(s[n][e], m.unit, -base)), sum[h] += s[n][e];
+                for (int e = 2 * h; e < 2 * h + 2; e++) s[n][e] = bsri_dev_exp2(fmaf(s[n][e], m.p.unit, -base)), sum[h] += s[n][e];
         }
     }
     /* Is a value in the stage not finite? */
@@ -9206,7 +9266,7 @@ __device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const
 #pragma unroll
     for (int team = 0; team < L::TEAMS; team++) {
         const float2 x = totals.top[team * L::ROWS + n];
-        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.unit), sum += weight[team] * x.y;
+        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit), sum += weight[team] * x.y;
     }
     if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
     if (m.parts > 1 && top == -bsri_dev_inf<float>()) return;
@@ -9341,7 +9401,7 @@ __global__ void __launch_bounds__(L::THREADS) bsri_attention_decode_merge(const 
         for (int i = threadIdx.x; i < m.parts; i += L::THREADS) {
             const float2 x = *bsri_decode_tops(m, i, n);
             const bool some = x.x > -bsri_dev_inf<float>() || x.x != x.x;
-            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.unit);
+            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit);
             weight[i] = some ? w : -1.0f, sum += w * x.y;
         }
         for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
