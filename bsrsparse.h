@@ -18301,6 +18301,10 @@ static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p)
     p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
     p->score_function = o->score_function, p->mask_function = o->mask_function;
     p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    if (p->flags & BSR_ATTENTION_FULL) { /* no condition is left: kernels need not know of the flag */
+        p->flags &= BSR_ATTENTION_MASK_ADDITIVE, p->before = p->after = INT64_MAX / 2, p->mask_function = 0, p->kind = NULL;
+        if (p->padding_mode == BSR_MASK_MUL) memset(&p->padding, 0, sizeof p->padding);
+    }
     p->modifies = bsri_attention_modifies(job);
 }
 

@@ -37,6 +37,7 @@
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
      attention-decode        few queries: heads packed into a tile, keys split among CTAs
+     device-merge            one result of attention from partial ones
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -9439,7 +9440,11 @@ __global__ void __launch_bounds__(L::THREADS) bsri_attention_decode_merge(const 
     }
 }
 
-/* One result from partial ones: a warp a row, each lane a part's log-sum-exp, then columns. As bsri_partial_row(). */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-merge: one result of attention from partial ones                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A warp a row: each lane has a part's log-sum-exp, then columns. As bsri_partial_row(). */
 template <class F> __global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
     bsri_pdl_launch_dependents();
     BSRI_ENTER;

@@ -13,204 +13,66 @@ static bsr_status device_attention(const bsr_context *ctx, double scale, const b
 #include "ref_decode.h"
 #undef bsr_attention
 
-#include <functional>
-#include <setjmp.h>
-#include <ucontext.h>
-#include <vector>
+#include "cta.h"
 
 static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 1; }
 static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 1; }
 static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 1; }
 static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 1; }
 
-/* --- names of CUDA's --- */
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __grid_constant__
-#define __launch_bounds__(...)
-#define __shared__ static
+/* --- names of CUDA's, and tensor cores --- */
 #define BSRI_MMA_CODE
-typedef const uint64_t *bsri_gate;
-#define BSRI_GATE , bsri_gate gate
-#define BSRI_ENTER (void)gate
-static struct { unsigned x; } threadIdx, blockIdx, gridDim;
-struct alignas(16) uint4 {
-    uint32_t x, y, z, w;
-};
-struct alignas(8) float2 {
-    float x, y;
-};
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
 struct alignas(8) int2 {
     int x, y;
 };
-static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
-static float2 make_float2(float x, float y) { return {x, y}; }
-static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-static int max(int a, int b) { return a > b ? a : b; }
-static int min(int a, int b) { return a < b ? a : b; }
-static int __ffs(int x) { return __builtin_ffs(x); }
-
-/* --- threads of a CTA --- */
-enum { THREADS = 256, STACK = 1 << 16 };
-static int cta = THREADS; /* threads that there are */
-struct copies {
-    uint32_t to;
-    const char *from;
-    int bytes, group;
-};
-struct coroutine {
-    ucontext_t start;
-    jmp_buf here;
-    std::vector<char> stack;
-    int state; /* 0 not started, 1 running, 2 ended */
-    std::vector<copies> asked;
-    int group; /* of copies */
-};
-static coroutine threads[THREADS];
-static jmp_buf scheduler;
-static std::function<void()> body;
-static uint64_t exchange[THREADS][8];     /* what each lane offers */
-static int arrived[THREADS / 32 + 1]; /* at the barrier of a warp, of the CTA */
-static unsigned long turn[THREADS / 32 + 1];
-static void yield(void) {
-    coroutine *t = &threads[threadIdx.x];
-    if (!_setjmp(t->here)) _longjmp(scheduler, 1);
-}
-static void barrier(int which, int count) {
-    const unsigned long now = turn[which];
-    if (++arrived[which] == count) {
-        arrived[which] = 0, turn[which]++;
-        return;
-    }
-    while (turn[which] == now) yield();
-}
-static void __syncthreads(void) { barrier(THREADS / 32, cta); }
-static void __syncwarp(void) { barrier((int)threadIdx.x / 32, 32); }
 /* Every lane gets what all offer. */
-template <class T, class F> static auto together(const T &mine, F use) {
-    const int first = (int)threadIdx.x / 32 * 32;
-    static_assert(sizeof mine <= sizeof exchange[0], "");
-    memcpy(exchange[threadIdx.x], &mine, sizeof mine);
+static std::vector<uint64_t> offers[WARPS][32];
+template <class F> static void together(std::vector<uint64_t> mine, F use) {
+    const unsigned warp = threadIdx.x / 32;
+    offers[warp][threadIdx.x % 32] = mine;
     __syncwarp();
-    const auto got = use([&](int lane) {
-        T other;
-        memcpy(&other, exchange[first + lane], sizeof other);
-        return other;
-    });
+    use(offers[warp]);
     __syncwarp();
-    return got;
-}
-template <class T> static T __shfl_sync(unsigned, T v, int from) {
-    return together(v, [&](auto of) { return of(from & 31); });
-}
-template <class T> static T __shfl_xor_sync(unsigned, T v, int d) { return __shfl_sync(~0u, v, (int)threadIdx.x % 32 ^ d); }
-static unsigned __ballot_sync(unsigned, bool v) {
-    return together(v, [&](auto of) {
-        unsigned all = 0;
-        for (int i = 0; i < 32; i++) all |= of(i) ? 1u << i : 0u;
-        return all;
-    });
-}
-static bool __any_sync(unsigned mask, bool v) { return __ballot_sync(mask, v) != 0; }
-static bool __all_sync(unsigned mask, bool v) { return __ballot_sync(mask, v) == ~0u; }
-static void run_thread(void) {
-    body();
-    threads[threadIdx.x].state = 2;
-    _longjmp(scheduler, 1);
-}
-static void run_cta(void) {
-    static volatile int left, i;
-    for (left = cta, i = 0; i < cta; i = i + 1) {
-        coroutine *t = &threads[i];
-        t->state = 0, t->group = 0, t->asked.clear();
-        if (t->stack.empty()) t->stack.resize(STACK);
-        getcontext(&t->start);
-        t->start.uc_stack.ss_sp = t->stack.data(), t->start.uc_stack.ss_size = STACK, t->start.uc_link = NULL;
-        makecontext(&t->start, run_thread, 0);
-    }
-    while (left)
-        for (left = 0, i = 0; i < cta; i = i + 1) {
-            coroutine *t = &threads[i];
-            if (t->state == 2) continue;
-            threadIdx.x = (unsigned)i;
-            if (!_setjmp(scheduler)) {
-                if (t->state) _longjmp(t->here, 1);
-                t->state = 1;
-                setcontext(&t->start);
-            }
-            if (threads[i].state != 2) left = left + 1;
-        }
-}
-
-/* --- what the sections need of others --- */
-alignas(128) static char bsri_decode_memory[232448];
-static uint32_t bsri_smem_address(const void *p) { return (uint32_t)((const char *)p - bsri_decode_memory); }
-static void bsri_pdl_launch_dependents(void) {}
-static void bsri_pdl_wait(void) {}
-/* A copy is there when it is waited for, and no sooner. */
-static void bsri_cp_async(uint32_t to, const void *from, int bytes) {
-    if (to % 16 || (bytes && (uintptr_t)from % 16) || to + 16 > sizeof bsri_decode_memory) abort();
-    memset(bsri_decode_memory + to, 0xff, 16);
-    threads[threadIdx.x].asked.push_back({to, (const char *)from, bytes, threads[threadIdx.x].group});
-}
-static void bsri_cp_async_commit(void) { threads[threadIdx.x].group++; }
-template <int PENDING> static void bsri_cp_async_wait(void) {
-    coroutine *t = &threads[threadIdx.x];
-    std::vector<copies> rest;
-    for (const copies &c : t->asked)
-        if (c.group >= t->group - PENDING) rest.push_back(c);
-        else memset(bsri_decode_memory + c.to, 0, 16), memcpy(bsri_decode_memory + c.to, c.from, (size_t)c.bytes);
-    t->asked.swap(rest);
 }
 static uint32_t bsri_mma_load_word(uint32_t at) {
     uint32_t x;
-    memcpy(&x, bsri_decode_memory + at, 4);
+    memcpy(&x, shared_at(at), 4);
     return x;
 }
 static void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
     const int lane = (int)threadIdx.x % 32;
-    together(at, [&](auto of) {
-        for (int i = 0; i < 4; i++) r[i] = bsri_mma_load_word(of(8 * i + lane / 4) + (uint32_t)(lane % 4 * 4));
-        return 0;
+    together({at}, [&](const std::vector<uint64_t> *of) {
+        for (int i = 0; i < 4; i++) r[i] = bsri_mma_load_word((uint32_t)of[8 * i + lane / 4][0] + (uint32_t)(lane % 4 * 4));
     });
 }
 static void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
     const int lane = (int)threadIdx.x % 32;
-    together(at, [&](auto of) {
+    together({at}, [&](const std::vector<uint64_t> *of) {
         for (int i = 0; i < 4; i++) {
             uint16_t both[2];
             for (int e = 0; e < 2; e++)
-                memcpy(&both[e], bsri_decode_memory + of(8 * i + lane % 4 * 2 + e) + lane / 4 * 2, 2);
+                memcpy(&both[e], shared_at((uint32_t)of[8 * i + lane % 4 * 2 + e][0]) + lane / 4 * 2, 2);
             memcpy(&r[i], both, 4);
         }
-        return 0;
     });
 }
-struct fragments {
-    uint32_t a[4], b[2];
-};
 template <class T> static void bsri_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     const int lane = (int)threadIdx.x % 32;
-    const auto number = [](uint32_t pair, int k) {
+    const auto number = [](uint64_t pair, int k) {
         const uint16_t h = (uint16_t)(pair >> (k % 2 * 16));
-        return T::DTYPE == BSR_F16 ? bsri_f16_to_f32(h) : bsri_bits_f32((uint32_t)h << 16);
+        return T::DTYPE == BSR_F16 ? bsri_f16_to_f32(h) : bsri_bf16_to_f32(h);
     };
-    const fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    together(mine, [&](auto of) {
-        fragments x[32];
-        for (int i = 0; i < 32; i++) x[i] = of(i);
+    together({a[0], a[1], a[2], a[3], b0, b1}, [&](const std::vector<uint64_t> *of) {
         for (int e = 0; e < 4; e++) {
             const int row = lane / 4 + e / 2 * 8, col = lane % 4 * 2 + e % 2;
             for (int k = 0; k < 16; k++)
-                c[e] += number(x[row % 8 * 4 + k % 8 / 2].a[k / 8 * 2 + row / 8], k) * number(x[col * 4 + k % 8 / 2].b[k / 8], k);
+                c[e] += number(of[row % 8 * 4 + k % 8 / 2][(size_t)(k / 8 * 2 + row / 8)], k) *
+                        number(of[col * 4 + k % 8 / 2][(size_t)(4 + k / 8)], k);
         }
-        return 0;
     });
 }
+
+/* --- what the sections need of others --- */
 static int64_t bsri_dev_size(int dtype) { return bsr_dtype_size(dtype); }
 static char *bsri_dev_at(const void *base, int dtype, int64_t element) { return bsri_at(base, dtype, element); }
 static int32_t bsri_dev_index(const void *array, int dtype, int64_t i) { return (int32_t)bsri_index(array, dtype, i); }
@@ -227,26 +89,23 @@ static void bsri_dev_unpack(float (&x)[2], uint32_t pair, int dtype) {
     for (int i = 0; i < 2; i++, pair >>= 16)
         x[i] = dtype == BSR_F16 ? bsri_f16_to_f32((uint16_t)pair) : bsri_bits_f32(pair << 16);
 }
-static float bsri_dev_exp2(float x) { return exp2f(x); }
+static float bsri_dev_exp2(float x) { return exp2f(x < -126 ? -INFINITY : x); } /* flushes as ex2.approx.ftz */
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
 template <class F> static F bsri_dev_inf(void) { return (F)INFINITY; }
 template <class F> static F bsri_dev_nan(void) { return (F)NAN; }
 static void bsri_dev_pick(uint32_t &to, uint32_t from, int a, int b) { to = a == b ? from : to; }
-static void bsri_dev_opaque(uint32_t &) {}
+#define bsri_decode_memory bsri_flash_memory
 #include "decode.inc"
 
 /* --- launches --- */
-static long launches, split;
-template <class P> static void launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, int count) {
-    cta = count, gridDim.x = (unsigned)bsri_min(work, bt_below(3) ? work : bt_range(1, 12)), launches++;
-    memset(bsri_decode_memory, 0xff, sizeof bsri_decode_memory);
-    body = [&] { kernel(p, NULL); };
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_cta();
+static long split;
+template <class P> static void launch_some(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, int threads) {
+    launch(kernel, p, bt_below(3) ? work : bsri_min(work, bt_range(1, 12)), (unsigned)threads);
 }
 static void launch_instance(int number, const bsri_dev_decode &m, int64_t work, int count) {
     switch (number) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
-    case number: return launch(kernel<__VA_ARGS__>, m, work, count);
+    case number: return launch_some(kernel<__VA_ARGS__>, m, work, count);
         BSRI_KERNELS_DECODE_HALF(BSRI_X, F16, bsri_mma_f16, 720)
         BSRI_KERNELS_DECODE_HALF(BSRI_X, BF16, bsri_mma_bf16, 726)
 #undef BSRI_X
@@ -288,7 +147,7 @@ static bsr_status device_attention(const bsr_context *ctx, double scale, const b
     launch_instance(choice.kernel, m.decode, choice.grid, choice.threads);
     split += choice.split > 1;
     if (choice.then[0])
-        launch(bsri_attention_decode_merge<bsri_decode_merge_tile>, m.decode, choice.then_grid, choice.then_threads);
+        launch_some(bsri_attention_decode_merge<bsri_decode_merge_tile>, m.decode, choice.then_grid, choice.then_threads);
     return BSR_OK;
 }
 #define bsr_attention device_attention
