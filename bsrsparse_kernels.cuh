@@ -7228,6 +7228,7 @@ struct bsri_dev_query {
     const char *q, *k, *v, *relative, *padding;
     const uint8_t *kind;   /* of its blocks, or null */
     const int32_t *counts; /* of its block columns' keys, or null */
+    const int32_t *table;  /* of its pages, or null */
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
     int64_t q_rows, k_rows;                           /* that there are, by lengths */
     int rows;
@@ -7244,7 +7245,8 @@ struct bsri_dev_query {
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
-        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+        const int64_t own = item - head + head / p.m_group;
+        mask = bsri_dev_matrix_item(&p.batch, own, &p.mask);
         q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
         k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
         v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
@@ -7252,9 +7254,10 @@ struct bsri_dev_query {
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
         q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
-        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.keys);
+        table = p.pages.table ? p.pages.table + batch * p.pages.stride : nullptr;
         counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
-        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, item, &p.mask).col : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, own, &p.mask).col : nullptr;
         slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
         low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
         if (row >= q_rows) end = first;
@@ -7271,6 +7274,15 @@ struct bsri_dev_query {
         if (what != BSR_BLOCK_FULL) from = bsri_max(from, low), to = bsri_min(to, limit);
         if (what == BSR_BLOCK_SKIP) to = from;
         return what;
+    }
+    /* Elements before the row of a key, from which rows go on to the end of its page; how many of them. */
+    __device__ __forceinline__ int64_t place(const bsri_dev_attention &p, int64_t col, int64_t row_stride, int64_t step) const {
+        if (!table) return col * row_stride;
+        const int64_t page = bsri_divide(col, p.k.rows);
+        return table[page] * step + (col - page * p.k.rows) * row_stride;
+    }
+    __device__ __forceinline__ int beside(const bsri_dev_attention &p, int64_t col, int64_t most) const {
+        return (int)(table ? bsri_min(most, p.k.rows - col % p.k.rows) : most);
     }
     /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of the
        mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
@@ -7385,11 +7397,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 #pragma unroll
             for (int j = 0; j < Tile::RN; j++)
                 if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+        const int64_t first = t.place(p, col, p.v.row_stride, p.v_page);
         for (int k0 = 0; k0 < width; k0 += KC) {
             const int kc = width - k0 < KC ? width - k0 : KC;
             for (int i = threadIdx.x; i < TN * KC; i += 256) {
                 const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                const int64_t at = (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
+                const int64_t at = first + (k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
                 s.b[k][n] = n < depth && k < kc ? bsri_dev_number<F>(t.v, p.v.dtype, at) : F(0);
             }
             __syncthreads();
@@ -7455,15 +7468,16 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
             const int64_t bc = bsri_index(t.mask.col, p.mask.index_dtype, at);
             int64_t from, to;
             const bool full = t.keys(p, at, bc, from, to) == BSR_BLOCK_FULL;
-            for (int64_t col = from; col < to; col += Tile::TN) {
+            for (int64_t col = from; col < to;) {
                 const int64_t in = col - bc * p.mask.block_cols;
-                const int width = (int)bsri_min(Tile::TN, to - col);
+                const int width = t.beside(p, col, bsri_min(Tile::TN, to - col));
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
                 tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
+                col += width;
             }
         }
         __syncthreads();

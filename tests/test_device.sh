@@ -66,7 +66,9 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
         section bsrsparse_kernels.cuh attention-wgmma-load
         section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
     } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
-    if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    test=
+    [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c
+    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/attention_checks.cpp -o "$w/attention_checks" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"
