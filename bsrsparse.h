@@ -15823,17 +15823,18 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
-/* Of TEAM warps each has 16 rows of a tile; they share 16 TEAM keys at a time. One of four warps, or all. */
-template <class T, int HD_, int TEAM_> struct bsri_decode_tile : bsri_tile {
+/* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
+template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_tile {
     typedef T type;
-    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, WARPS = 4, TEAMS = WARPS / TEAM, THREADS = 32 * WARPS;
-    static constexpr int ROWS = 16 * TEAM, KEYS = ROWS, COLS = KEYS, CTAS = HD > 128 ? 1 : 2;
-    static constexpr int STAGES = HD == 64 ? 6 : 3, STAGE = KEYS * HD * 4; /* keys and values */
-    static constexpr bool HOLD_Q = HD <= 128;                     /* queries are in registers */
-    static constexpr int SPAN = HOLD_Q || TEAM == 1 ? KEYS : 32; /* keys that a warp multiplies at once */
-    static constexpr int RING = TEAMS * STAGES * STAGE, NOTES = TEAMS * STAGES * (KEYS + TEAM) * 4;
-    static constexpr int SHARED = RING + (HOLD_Q ? 0 : ROWS * HD * 2) + NOTES;
-    static_assert(WARPS * 16 * (HD + 6) * 4 <= RING, "sums of all warps, and what goes with them");
+    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, MT = MT_, WARPS = HD > 128 ? 4 : 8, TEAMS = WARPS / TEAM;
+    static constexpr int ROWS = 16 * MT * TEAM, KEYS = 16 * TEAM, COLS = KEYS, THREADS = 32 * WARPS, CTAS = 1;
+    static constexpr int STAGES = HD == 64 ? 6 : HD > 128 && TEAM > 1 ? 2 : 3, STAGE = KEYS * HD * 4; /* keys and values */
+    static constexpr bool HOLD_Q = HD <= 128 && MT == 1;                   /* queries are in registers */
+    static constexpr int SPAN = TEAM == 1 || MT > 1 ? 16 : 32;             /* keys that a warp multiplies at once */
+    static constexpr int RING = TEAMS * STAGES * STAGE, SCRATCH = (WARPS * 4 * (HD + 6) * 4 + 511) / 512 * 512;
+    static constexpr int CONTROL = (TEAMS * STAGES * (KEYS + TEAM) * 4 + 16 + 2 * 88 + 127) / 128 * 128;
+    static constexpr int SHARED = RING + SCRATCH + (HOLD_Q ? 0 : ROWS * HD * 2) + CONTROL;
+    static_assert(SHARED <= 227 << 10, "room for a multiprocessor's CTA");
 };
 struct bsri_decode_merge_tile : bsri_tile {
     static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
@@ -16099,13 +16100,15 @@ enum {
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
 #define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
     X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
-#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)              \
-    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1)     \
-    BSRI_KERNELS_DECODE(X, 64X64, n + 1, D, T, 64, 4)     \
-    BSRI_KERNELS_DECODE(X, 16X128, n + 2, D, T, 128, 1)   \
-    BSRI_KERNELS_DECODE(X, 64X128, n + 3, D, T, 128, 4)   \
-    BSRI_KERNELS_DECODE(X, 16X256, n + 4, D, T, 256, 1)   \
-    BSRI_KERNELS_DECODE(X, 64X256, n + 5, D, T, 256, 4)
+#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
+    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1, 1)     \
+    BSRI_KERNELS_DECODE(X, 32X64, n + 1, D, T, 64, 1, 2)     \
+    BSRI_KERNELS_DECODE(X, 64X64, n + 2, D, T, 64, 2, 2)     \
+    BSRI_KERNELS_DECODE(X, 16X128, n + 3, D, T, 128, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 32X128, n + 4, D, T, 128, 1, 2)   \
+    BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
+    BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
 #define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
@@ -16123,9 +16126,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
     BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 720))                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
-    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 726))                                                \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 728))                                                \
     BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
-    X(ATTENTION_DECODE_MERGE, 732, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
+    X(ATTENTION_DECODE_MERGE, 736, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16208,8 +16211,8 @@ enum {
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
-    X(ATTENTION_MERGE_F32, 733, bsri_attention_merge_rows<float>)   \
-    X(ATTENTION_MERGE_F64, 734, bsri_attention_merge_rows<double>)) \
+    X(ATTENTION_MERGE_F32, 737, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 738, bsri_attention_merge_rows<double>)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -18188,7 +18191,8 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
         return bsri_no(BSR_WHY_DENSE);
     if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
     packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
-    w.rows = asked->tile_rows == 64 || (!asked->tile_rows && packed > 16) ? 64 : 16, w.head = hd;
+    w.rows = packed <= 16 ? 16 : packed <= 32 && hd < 256 ? 32 : 64, w.head = hd;
+    if (asked->tile_rows == 16 || asked->tile_rows == 32 || asked->tile_rows == 64) w.rows = asked->tile_rows;
     const bsri_instance *const x = bsri_find(&w);
     bsri_choice c = bsri_yes(x, BSR_WHY_FEW_QUERIES);
     if (!c.kernel) return c;
@@ -18208,7 +18212,7 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
         if (split < ns) m->parts = parts, ns = split;
         if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
     }
-    c.grid = tiles * m->parts, c.pdl = ctx->tier >= BSRI_TIER_WGMMA, c.split = m->parts;
+    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA, c.split = m->parts;
     c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
     if (m->parts == 1) return c;
     m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);

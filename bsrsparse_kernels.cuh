@@ -8928,40 +8928,43 @@ __device__ __forceinline__ float2 *bsri_decode_tops(const bsri_dev_decode &m, in
 }
 
 #ifdef BSRI_MMA_CODE
-/* A CTA's work: a part of the keys of a tile. Packed row n of a block row is query row n / pack of it, of head n % pack. */
-struct bsri_decode_place {
-    int64_t b, head, part, br; /* the first head */
-    int packed, rows;          /* the tile's first packed row, how many it has */
-    int q_first, q_last;       /* query rows, of all */
-    int keys;                  /* that the item has */
-    int list;                  /* keys of the block row's list */
-    const char *col;           /* its columns */
+/* A part of the keys of a tile: what a CTA does at a time. Packed row n of a block row is query row n / pack of it, of head
+   n % pack of those that are packed. */
+struct bsri_decode_unit {
+    int64_t b, br;
+    int head, part;      /* the first head */
+    int packed, rows;    /* the tile's first packed row, how many it has: of the last block row's some may have none */
+    int last;            /* there is no unit left, this is none */
+    int q_first, q_last; /* query rows, of all */
+    int keys, list;      /* that the item has; of the block row's list */
+    const char *col;     /* its columns */
     const uint8_t *kind;
     const int32_t *counts, *table;
 
     __device__ __forceinline__ void begin(const bsri_dev_decode &m, int64_t work, int tile_rows) {
         const int64_t tiles = m.p.block_rows * m.tiles;
+        last = work >= bsri_divide(m.p.items, m.pack) * tiles * m.parts, rows = 0;
+        if (last) return;
         int64_t n = bsri_divide(work, m.packs), tile;
-        head = (work - n * m.packs) * m.pack;
+        head = (int)(work - n * m.packs) * m.pack;
         tile = n, n = bsri_divide(n, tiles), tile -= n * tiles;
-        b = bsri_divide(n, m.parts), part = n - b * m.parts;
+        b = bsri_divide(n, m.parts), part = (int)(n - b * m.parts);
         br = bsri_divide(tile, m.tiles), packed = (int)(tile - br * m.tiles) * tile_rows;
         const int64_t first = br * m.p.mask.block_rows, all = bsri_min(m.p.mask.block_rows, m.p.q.rows - first) * m.pack;
         rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
+        if (!rows) return;
         q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
+        const bsri_decode_item item(m, b);
+        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2, own = head / (int)m.p.m_group;
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, own) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, own), from = bsri_dev_index(crow, dt, 0);
+        list = (int)((bsri_dev_index(crow, dt, 1) - from) * m.p.mask.block_cols);
+        col = (const char *)m.p.mask.col_indices + (cols + from << shift);
+        kind = m.p.kind ? m.p.kind + cols + from : nullptr;
         keys = m.keys;
         if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
         counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
         table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
-        if (rows > 0) open(m, bsri_decode_item(m, b));
-    }
-    __device__ __forceinline__ void open(const bsri_dev_decode &m, const bsri_decode_item &item) {
-        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2;
-        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, head / m.p.m_group) + br << shift);
-        const int64_t cols = item.at(m, BSRI_DECODE_COL, head / m.p.m_group), first = bsri_dev_index(crow, dt, 0);
-        list = (int)((bsri_dev_index(crow, dt, 1) - first) * m.p.mask.block_cols);
-        col = (const char *)m.p.mask.col_indices + (cols + first << shift);
-        kind = m.p.kind ? m.p.kind + cols + first : nullptr;
     }
     /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
     __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
@@ -8971,42 +8974,84 @@ struct bsri_decode_place {
         return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.p.after + 1));
     }
 };
-/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows. */
-template <class L> struct bsri_decode_notes {
+/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows.
+   Units: the one whose keys are multiplied, the next one, whose keys may be asked for already. */
+template <class L> struct bsri_decode_control {
     int key[L::TEAMS][L::STAGES][L::KEYS];
     int whole[L::TEAMS][L::STAGES][L::TEAM];
+    uint64_t full[2];
+    bsri_decode_unit unit[2];
+
+    __device__ __forceinline__ const bsri_decode_unit &wait(int n) const {
+        bsri_mbarrier_wait(bsri_smem_address(&full[n % 2]), n / 2 & 1);
+        return unit[n % 2];
+    }
+    /* Unit n, by the warp whose turn it is; what it will ask for first comes to the L2. */
+    __device__ __forceinline__ void plan(const bsri_dev_decode &m, int n, int warp) {
+        const int lane = threadIdx.x % 32;
+        bsri_decode_unit &t = unit[n % 2];
+        if (n % L::WARPS != warp) return;
+        if (lane == 0) t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
+        __syncwarp();
+#if __CUDA_ARCH__ >= 900
+        if (!t.rows) return;
+        const bsri_decode_item item(m, t.b);
+        const int64_t size = m.p.mask.index_dtype == BSR_I64 ? 8 : 4, all = t.list / m.p.mask.block_cols * size;
+        const int64_t from = bsri_divide((int64_t)t.part * m.part_keys, m.p.mask.block_cols) * size + lane * 128;
+        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128) bsri_dev_prefetch(t.col + from);
+        for (int i = lane; i < t.rows; i += 32) {
+            const int at = t.packed + i, row = at / m.pack;
+            const int64_t q = item.at(m, BSRI_DECODE_Q, t.head + at - row * m.pack) +
+                              (t.br * m.p.mask.block_rows + row) * m.p.q.row_stride;
+            for (int d = 0; d < m.p.q.cols; d += 64) bsri_dev_prefetch((const char *)m.p.q.data + 2 * (q + d));
+        }
+#endif
+    }
 };
 
 /* Which keys a warp asks for: those of its team's steps, 16 a warp, of which some have keys that a row may attend to. */
 template <class L> struct bsri_decode_list {
     const bsri_dev_decode &m;
-    const bsri_decode_place &t;
-    const int team, warp, lane;          /* warp: of the team */
-    int from, end, steps, low, high;     /* keys of the list; what any row may attend to */
-    int low_all, high_all;               /* what all may */
-    int at, base;                        /* the next step; the first of 32 of which `some` have keys */
+    bsri_decode_control<L> &control;
+    const int team, warp, lane;      /* warp: of the team */
+    const bsri_decode_unit *t;       /* the unit at work, number `unit` */
+    const char *k, *v;
+    int from, end, steps, low, high; /* keys of the list; what any row may attend to */
+    int low_all, high_all;           /* what all may */
+    int at, base;                    /* the next step; the first of 32 of which `some` have keys */
     uint32_t some;
-    int key, place, page; /* lane % 16's key of the next step, its row in its page */
+    int unit, key, place, page;      /* lane % 16's key of the next step, its row in its page */
+    bool done, ready;                /* there is no unit left; the next step's keys are looked up */
 
-    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, const bsri_decode_place &t_)
-        : m(m_), t(t_), team((int)threadIdx.x / 32 / L::TEAM), warp((int)threadIdx.x / 32 % L::TEAM), lane(threadIdx.x % 32) {
-        from = (int)bsri_min(t.list, t.part * m.part_keys);
-        end = t.part + 1 == m.parts ? t.list : (int)bsri_min(t.list, (int64_t)from + m.part_keys);
+    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, bsri_decode_control<L> &c, int warp_)
+        : m(m_), control(c), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), unit(-1), key(0), place(0),
+          page(0), done(false), ready(false) {
+        open();
+    }
+    __device__ __forceinline__ void open() {
+        t = &control.wait(++unit);
+        done = t->last, at = steps = 0, base = -32, some = 0;
+        if (!t->rows) return;
+        const bsri_decode_item item(m, t->b);
+        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t->head / (int)m.p.k_group);
+        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t->head / (int)m.p.v_group);
+        from = (int)bsri_min(t->list, (int64_t)t->part * m.part_keys);
+        end = t->part + 1 == m.parts ? t->list : (int)bsri_min(t->list, (int64_t)from + m.part_keys);
         steps = ((end - from + L::KEYS - 1) / L::KEYS - team + L::TEAMS - 1) / L::TEAMS;
-        low = t.low(m, t.q_first), high = t.high(m, t.q_last), low_all = t.low(m, t.q_last), high_all = t.high(m, t.q_first);
-        at = 0, base = -32, some = 0, key = BSRI_DECODE_NO_KEY, place = page = 0;
+        low = t->low(m, t->q_first), high = t->high(m, t->q_last), low_all = t->low(m, t->q_last);
+        high_all = t->high(m, t->q_first);
     }
     __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
-    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t.col, m.p.mask.index_dtype, n); }
-    __device__ __forceinline__ int kind(int n) const { return t.kind ? (int)t.kind[n] : 0; }
+    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t->col, m.p.mask.index_dtype, n); }
+    __device__ __forceinline__ int kind(int n) const { return t->kind ? (int)t->kind[n] : 0; }
     /* Has a step a block with keys that a row may attend to? */
     __device__ __forceinline__ bool useful(int step) const {
         const uint32_t bc = (uint32_t)m.p.mask.block_cols;
         const int t0 = first(step), t1 = min(t0 + L::KEYS, end) - 1;
         if (step >= steps) return false;
         for (int n = (int)((uint32_t)t0 / bc); n <= (int)((uint32_t)t1 / bc); n++) {
-            const int k = column(n) * (int)bc, how = kind(n);
-            if (how == BSR_BLOCK_FULL ? k < t.keys : how == BSR_BLOCK_PARTIAL && k < high && k + (int)bc > low) return true;
+            const int x = column(n) * (int)bc, how = kind(n);
+            if (how == BSR_BLOCK_FULL ? x < t->keys : how == BSR_BLOCK_PARTIAL && x < high && x + (int)bc > low) return true;
         }
         return false;
     }
@@ -9026,83 +9071,99 @@ template <class L> struct bsri_decode_list {
     /* Looks the keys of step `at` up. */
     __device__ __forceinline__ void look() {
         const uint32_t bc = (uint32_t)m.p.mask.block_cols;
-        const int k = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)k / bc), in = k - n * (int)bc;
+        const int i = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)i / bc), in = i - n * (int)bc;
         key = BSRI_DECODE_NO_KEY, place = -1, page = 0;
-        if (k >= end) return;
+        if (i >= end) return;
         const int c = column(n), how = kind(n), x = c * (int)bc + in;
-        if (x >= t.keys || (t.counts && in >= t.counts[c]) || how == BSR_BLOCK_SKIP) return;
+        if (x >= t->keys || (t->counts && in >= t->counts[c]) || how == BSR_BLOCK_SKIP) return;
         if (how != BSR_BLOCK_FULL && (x < low || x >= high)) return;
         key = how == BSR_BLOCK_FULL ? x | BSRI_DECODE_FULL : x, place = x;
-        if (!t.table) return;
-        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t.table[page];
+        if (!t->table) return;
+        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t->table[page];
     }
+    /* The next step of this unit or, while that before it is multiplied, of the next one: its keys are looked up. */
+    __device__ __forceinline__ void prepare(int multiplied) {
+        ready = false;
+        while (!done) {
+            if (find()) {
+                look();
+                ready = true;
+                return;
+            }
+            if (unit > multiplied) return;
+            open();
+        }
+    }
+    /* No step of unit n is still to be asked for. */
+    __device__ __forceinline__ bool past(int n) const { return done || unit > n; }
 };
 
-/* A warp: 16 rows of the tile, and with its team the keys of some steps. */
+/* A warp: 16 MT rows of the tile, and with its team the keys of some steps. */
 template <class L> struct bsri_decode_warp {
     typedef typename L::type T;
-    static constexpr int HD = L::HD, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
+    static constexpr int HD = L::HD, MT = L::MT, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
     static constexpr int BESIDE = 32 / CH; /* keys that a warp copies at once */
     static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    typedef float scores[MT][NT][4];
+    typedef uint32_t parts[MT][NT / 2][4]; /* probabilities as an operand */
     const bsri_dev_decode &m;
-    const bsri_decode_place &t;
-    bsri_decode_notes<L> &notes;
-    const int team, warp, lane, quad, pair;
-    const uint32_t ring, queries; /* of the team, of all, in shared memory */
-    const char *k, *v;
-    int low[2], high[2]; /* keys that the lane's two rows may attend to */
-    float slope[2];
-    int row[2];
-    float out[HD / 8][4], top[2], sum[2];
+    bsri_decode_control<L> &control;
+    const int own, team, warp, lane, quad, pair; /* own: the warp's number; warp: of the team */
+    const uint32_t ring, queries;                /* of the team, of all, in shared memory */
+    int low[MT][2], high[MT][2];                 /* keys that the lane's rows may attend to */
+    float slope[MT][2];
+    int row[MT][2];
+    float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
     uint32_t q[L::HOLD_Q ? KS : 1][4];
 
-    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, const bsri_decode_place &t_, bsri_decode_notes<L> &notes_,
-                                                uint32_t memory)
-        : m(m_), t(t_), notes(notes_), team((int)threadIdx.x / 32 / L::TEAM), warp((int)threadIdx.x / 32 % L::TEAM),
-          lane(threadIdx.x % 32), quad(lane / 4), pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING) {}
+    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, bsri_decode_control<L> &c, uint32_t memory, int warp_)
+        : m(m_), control(c), own(warp_), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), quad(lane / 4),
+          pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING + L::SCRATCH) {}
     /* Queries to shared memory, where there is no room for them in registers. */
-    __device__ __forceinline__ void load_queries(const bsri_decode_item &item) const {
-        for (int n = threadIdx.x; n < L::ROWS * CH; n += L::THREADS) {
+    __device__ __forceinline__ void load_queries(const bsri_decode_unit &t, const bsri_decode_item &item) const {
+        for (int n = own * 32 + lane; n < L::ROWS * CH; n += L::WARPS * 32) {
             const int r = n / CH, c = n % CH, at = min(r, t.rows - 1) + t.packed, i = at / m.pack;
             const int64_t from = item.at(m, BSRI_DECODE_Q, t.head + at - i * m.pack) +
                                  (t.br * m.p.mask.block_rows + i) * m.p.q.row_stride + c * 8;
-            const bool some = r < t.rows && c * 8 < m.p.q.cols;
-            bsri_cp_async(queries + r * LINE + (c ^ (r & 7)) * 16, (const char *)m.p.q.data + 2 * (some ? from : 0), some ? 16 : 0);
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (r < t.rows && c * 8 < m.p.q.cols) x = bsri_dev_load16((const char *)m.p.q.data + 2 * from);
+            bsri_mma_put16(queries + r * LINE + (c ^ (r & 7)) * 16, x);
         }
-        bsri_cp_async_commit();
-        bsri_cp_async_wait<0>();
-        __syncthreads();
+        bsri_named_sync(1, L::WARPS * 32);
     }
-    __device__ __forceinline__ void begin(const bsri_decode_item &item) {
-        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t.head / m.p.k_group);
-        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t.head / m.p.v_group);
+    __device__ __forceinline__ void begin(const bsri_decode_unit &t) {
+        const bsri_decode_item item(m, t.b);
+        if (!L::HOLD_Q) load_queries(t, item);
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int n = warp * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, i = at / m.pack;
-            const int64_t head = t.head + at - i * m.pack;
-            const bool there = n < t.rows;
-            row[h] = (int)(t.br * m.p.mask.block_rows) + i;
-            low[h] = there ? t.low(m, row[h]) : BSRI_DECODE_NO_KEY, high[h] = t.high(m, row[h]), slope[h] = 0;
-            if (m.p.slopes.data)
-                slope[h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
-            const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data +
-                                                      2 * (item.at(m, BSRI_DECODE_Q, head) + row[h] * m.p.q.row_stride + pair));
+        for (int i = 0; i < MT; i++)
 #pragma unroll
-            for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
-                q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
-                q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+            for (int h = 0; h < 2; h++) {
+                const int n = (warp * MT + i) * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, of = at / m.pack;
+                const int64_t head = t.head + at - of * m.pack;
+                const bool there = n < t.rows;
+                row[i][h] = (int)(t.br * m.p.mask.block_rows) + of;
+                low[i][h] = there ? t.low(m, row[i][h]) : BSRI_DECODE_NO_KEY, high[i][h] = t.high(m, row[i][h]);
+                slope[i][h] = 0;
+                if (m.p.slopes.data)
+                    slope[i][h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data +
+                                                          2 * (item.at(m, BSRI_DECODE_Q, head) + row[i][h] * m.p.q.row_stride + pair));
+#pragma unroll
+                for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
+                    q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
+                    q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+                }
+                top[i][h] = -bsri_dev_inf<float>(), sum[i][h] = 0;
             }
-            top[h] = -bsri_dev_inf<float>(), sum[h] = 0;
-        }
 #pragma unroll
-        for (int d = 0; d < HD / 8; d++) out[d][0] = out[d][1] = out[d][2] = out[d][3] = 0;
+        for (int d = 0; d < MT * HD / 2; d++) out[d / (HD / 2)][d / 4 % (HD / 8)][d % 4] = 0;
     }
     /* Asks for the keys of a step and their values. */
     __device__ __forceinline__ void issue(const bsri_decode_list<L> &list, int stage) {
         const bool whole = (list.key & BSRI_DECODE_FULL) || (list.key >= list.low_all && list.key < list.high_all);
         const bool all = __all_sync(~0u, whole);
-        if (lane < 16) notes.key[team][stage][warp * 16 + lane] = list.key;
-        if (lane == 0) notes.whole[team][stage][warp] = all;
+        if (lane < 16) control.key[team][stage][warp * 16 + lane] = list.key;
+        if (lane == 0) control.whole[team][stage][warp] = all;
         const int r0 = lane / CH, c = lane % CH, k_some = c * 8 < m.p.q.cols, v_some = c * 8 < m.p.v.cols;
         const uint32_t to = ring + stage * L::STAGE + warp * 16 * LINE;
 #pragma unroll
@@ -9111,41 +9172,44 @@ template <class L> struct bsri_decode_warp {
             const int64_t at = max(place, 0);
             const int bytes = place >= 0 ? 16 : 0;
             const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
-            if (k_some) bsri_cp_async(piece, k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (k_some) bsri_cp_async(piece, list.k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
             if (v_some)
-                bsri_cp_async(piece + L::KEYS * LINE, v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
+                bsri_cp_async(piece + L::KEYS * LINE, list.v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
         }
     }
-    /* Scores of the keys in a stage. */
-    __device__ __forceinline__ void form(float (&s)[NT][4], uint32_t keys) const {
-        uint32_t a[4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
-        uint32_t from = queries + (warp * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+    /* Scores of keys that begin at `keys`. */
+    __device__ __forceinline__ void form(scores &s, uint32_t keys) const {
+        uint32_t a[MT][4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t from = queries + (warp * MT * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
         bsri_dev_opaque(at), bsri_dev_opaque(from); /* pieces' places are computed where they are used */
         bsri_mma_load(b[0], at);
 #pragma unroll
-        for (int i = 0; i < KS * NT / 2; i++) {
-            const int n = i % (NT / 2), next = i + 1;
+        for (int n = 0; n < KS * NT / 2; n++) {
+            const int j = n % (NT / 2), next = n + 1;
             if (next < KS * NT / 2) bsri_mma_load(b[next % 2], (at ^ next / (NT / 2) * 32) + next % (NT / 2) * 16 * LINE);
-            if (!L::HOLD_Q && n == 0)
-                bsri_mma_load(a, from ^ i / (NT / 2) * 32);
 #pragma unroll
-            for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[e] = q[L::HOLD_Q ? i / (NT / 2) : 0][e];
-            bsri_mma<T>(s[2 * n], a, b[i % 2][0], b[i % 2][1]);
-            bsri_mma<T>(s[2 * n + 1], a, b[i % 2][2], b[i % 2][3]);
+            for (int i = 0; i < MT; i++) {
+                if (!L::HOLD_Q && j == 0) bsri_mma_load(a[i], (from ^ n / (NT / 2) * 32) + i * 16 * LINE);
+#pragma unroll
+                for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[i][e] = q[L::HOLD_Q ? n / (NT / 2) : 0][e];
+                bsri_mma<T>(s[i][2 * j], a[i], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(s[i][2 * j + 1], a[i], b[n % 2][2], b[n % 2][3]);
+            }
         }
     }
     /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
-    __device__ __forceinline__ bool modify(float (&s)[NT][4], const int *keys, const int *whole) const {
+    __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
         bool shield = false;
         if (m.modified) {
 #pragma unroll
-            for (int n = 0; n < NT * 4; n++) {
-                float &x = s[n / 4][n % 4];
+            for (int n = 0; n < MT * NT * 4; n++) {
+                const int i = n / (NT * 4), h = n / 2 % 2;
+                float &x = s[i][n / 4 % NT][n % 4];
                 x *= (float)m.p.scale;
                 if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
                 if (m.p.slopes.data) {
-                    const int key = keys[n / 4 * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
-                    x -= slope[n / 2 % 2] * fabsf((float)(key - row[n / 2 % 2] - m.p.causal_offset));
+                    const int key = keys[n / 4 % NT * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
+                    x -= slope[i][h] * fabsf((float)(key - row[i][h] - m.p.causal_offset));
                 }
             }
         }
@@ -9156,47 +9220,51 @@ template <class L> struct bsri_decode_warp {
             for (int n = 2 * w; n < 2 * w + 2; n++) {
                 const int2 both = *(const int2 *)&keys[n * 8 + pair];
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int key = e % 2 ? both.y : both.x;
-                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[e / 2] && key < high[e / 2]);
-                    if (!open) s[n][e] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
+                for (int e = 0; e < MT * 4; e++) {
+                    const int key = e % 2 ? both.y : both.x, i = e / 4, h = e / 2 % 2;
+                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+                    if (!open) s[i][n][e % 4] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
                 }
             }
         }
         return __any_sync(~0u, shield);
     }
     /* Online softmax: scores become probabilities. */
-    __device__ __forceinline__ void fold(float (&s)[NT][4]) {
+    __device__ __forceinline__ void fold(scores &s) {
         bool grown = false;
-        float most[2];
+        float most[MT][2];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float x = bsri_dev_max(s[0][2 * h], s[0][2 * h + 1]);
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            float x = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
 #pragma unroll
-            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[n][2 * h], s[n][2 * h + 1]));
-            most[h] = x, grown |= !(x <= top[h]);
+            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+            most[i][h] = x, grown |= !(x <= top[i][h]);
         }
         if (__any_sync(~0u, grown)) {
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float x = bsri_dev_max(most[h], top[h]);
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                float x = bsri_dev_max(most[i][h], top[i][h]);
                 x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
-                const float factor = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * m.p.unit);
-                top[h] = x, sum[h] *= factor;
+                const float factor = x == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - x) * m.p.unit);
+                top[i][h] = x, sum[i][h] *= factor;
 #pragma unroll
-                for (int d = 0; d < HD / 8; d++) out[d][2 * h] *= factor, out[d][2 * h + 1] *= factor;
+                for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
             }
         }
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * m.p.unit;
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * m.p.unit;
 #pragma unroll
-            for (int n = 0; n < NT; n++)
-#pragma unroll
-                for (int e = 2 * h; e < 2 * h + 2; e++) s[n][e] = bsri_dev_exp2(fmaf(s[n][e], m.p.unit, -base)), sum[h] += s[n][e];
+            for (int n = 0; n < NT * 2; n++) {
+                float &x = s[i][n / 2][2 * h + n % 2];
+                x = bsri_dev_exp2(fmaf(x, m.p.unit, -base)), sum[i][h] += x;
+            }
         }
     }
-    /* Is a value in the stage not finite? */
+    /* Is a value not finite? */
     __device__ __forceinline__ bool odd(uint32_t values) const {
         bool found = false;
         for (int i = lane; i < L::SPAN * HD / 2; i += 32) {
@@ -9211,76 +9279,93 @@ template <class L> struct bsri_decode_warp {
         return x[0];
     }
     /* Adds probabilities times values one by one, but for what is forbidden: 0 times what is not finite would be NaN. */
-    __device__ __forceinline__ void add_odd(const uint32_t (&a)[NT / 2][4], const int *keys, uint32_t values) {
+    __device__ __forceinline__ void add_odd(const parts &a, const int *keys, uint32_t values) {
 #pragma unroll 1
         for (int n = 0; n < L::SPAN; n++) {
             const int source = (lane & ~3) | (n % 8 / 2), key = keys[n];
-            float x[2];
+            float x[MT][2];
+            bool open[MT][2];
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
                 uint32_t w = 0;
 #pragma unroll
-                for (int i = 0; i < NT; i++) bsri_dev_pick(w, a[i / 2][i % 2 * 2 + h], n / 8, i);
-                x[h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+                for (int j = 0; j < NT; j++) bsri_dev_pick(w, a[i][j / 2][j % 2 * 2 + h], n / 8, j);
+                x[i][h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+                open[i][h] = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
             }
 #pragma unroll 1
             for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
                 const uint32_t y = bsri_mma_load_word(values + n * LINE + (d ^ (n & 7)) * 16 + pair * 2);
 #pragma unroll
-                for (int h = 0; h < 2; h++)
-                    if ((key & BSRI_DECODE_FULL) || (key >= low[h] && key < high[h]))
-                        out[0][2 * h] += x[h] * number(y & 0xffffu), out[0][2 * h + 1] += x[h] * number(y >> 16);
-                bsri_dev_rotate(out);
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        if (open[i][h])
+                            out[i][0][2 * h] += x[i][h] * number(y & 0xffffu), out[i][0][2 * h + 1] += x[i][h] * number(y >> 16);
+                    bsri_dev_rotate(out[i]);
+                }
             }
         }
     }
-    __device__ __forceinline__ void add(const uint32_t (&a)[NT / 2][4], uint32_t values) {
+    __device__ __forceinline__ void add(const parts &a, uint32_t values) {
         uint32_t b[2][4], at = values + lane % 16 * LINE + ((lane / 16) ^ (lane & 7)) * 16;
         bsri_dev_opaque(at);
         bsri_mma_load_t(b[0], at);
 #pragma unroll
-        for (int i = 0; i < NT / 2 * KS; i++) {
-            const int d = i % KS, next = i + 1;
+        for (int n = 0; n < NT / 2 * KS; n++) {
+            const int d = n % KS, next = n + 1;
             if (next < NT / 2 * KS) bsri_mma_load_t(b[next % 2], (at ^ next % KS * 32) + next / KS * 16 * LINE);
-            bsri_mma<T>(out[2 * d], a[i / KS], b[i % 2][0], b[i % 2][1]);
-            bsri_mma<T>(out[2 * d + 1], a[i / KS], b[i % 2][2], b[i % 2][3]);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                bsri_mma<T>(out[i][2 * d], a[i][n / KS], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(out[i][2 * d + 1], a[i][n / KS], b[n % 2][2], b[n % 2][3]);
+            }
         }
     }
     /* The keys in a stage. */
     __device__ __forceinline__ void step(int stage) {
 #pragma unroll 1
         for (int first = 0; first < L::KEYS; first += L::SPAN) {
-            const int *keys = notes.key[team][stage] + first;
+            const int *keys = control.key[team][stage] + first;
             const uint32_t at = ring + stage * L::STAGE + first * LINE, values = at + L::KEYS * LINE;
-            float s[NT][4] = {};
-            uint32_t a[NT / 2][4];
+            scores s = {};
+            parts a;
             form(s, at);
-            const bool shield = modify(s, keys, notes.whole[team][stage] + first / 16);
+            const bool shield = modify(s, keys, control.whole[team][stage] + first / 16);
             fold(s);
 #pragma unroll
-            for (int n = 0; n < NT * 2; n++) a[n / 4][n % 4] = bsri_pack<T>(s[n / 2][n % 2 * 2], s[n / 2][n % 2 * 2 + 1]);
+            for (int n = 0; n < MT * NT * 2; n++)
+                a[n / (NT * 2)][n / 4 % (NT / 2)][n % 4] =
+                    bsri_pack<T>(s[n / (NT * 2)][n / 2 % NT][n % 2 * 2], s[n / (NT * 2)][n / 2 % NT][n % 2 * 2 + 1]);
             if (shield && odd(values)) add_odd(a, keys, values);
             else add(a, values);
         }
     }
+    __device__ __forceinline__ void team_sync() const {
+        if (L::TEAM == 1) __syncwarp();
+        else bsri_named_sync(2 + team, 32 * L::TEAM);
+    }
 };
-/* What warps leave for each other at the end, where the stages were: sums of a row, padded; its largest score and sum. */
+/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and the sum. */
 template <class L> struct bsri_decode_totals {
-    float sum[L::WARPS * 16][L::HD + 4];
-    float2 top[L::WARPS * 16];
+    float sum[L::WARPS][4][L::HD + 4];
+    float2 top[L::WARPS][4];
 };
-/* A row of the tile from those of the teams that had keys of it. */
+/* Row 4 round + i of warp w of each team, row n of the tile, from those of the teams. */
 template <class L>
-__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_place &t, const bsri_decode_item &item,
-                                                 const bsri_decode_totals<L> &totals, int n) {
-    const int at = t.packed + n, i = at / m.pack, lane = threadIdx.x % 32;
-    const int64_t row = t.br * m.p.mask.block_rows + i, head = t.head + at - i * m.pack, whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
+__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_unit &t,
+                                                 const bsri_decode_totals<L> &totals, int w, int i, int n) {
+    const bsri_decode_item item(m, t.b);
+    const int at = t.packed + n, of = at / m.pack, lane = threadIdx.x % 32;
+    const int64_t row = t.br * m.p.mask.block_rows + of, head = t.head + at - of * m.pack;
+    const int64_t whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
     float top = -bsri_dev_inf<float>(), sum = 0, weight[L::TEAMS];
 #pragma unroll
-    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::ROWS + n].x);
+    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::TEAM + w][i].x);
 #pragma unroll
     for (int team = 0; team < L::TEAMS; team++) {
-        const float2 x = totals.top[team * L::ROWS + n];
+        const float2 x = totals.top[team * L::TEAM + w][i];
         weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit), sum += weight[team] * x.y;
     }
     if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
@@ -9290,31 +9375,102 @@ __device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const
         float4 x = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int team = 0; team < L::TEAMS; team++) {
-            const float4 y = *(const float4 *)&totals.sum[team * L::ROWS + n][d];
-            const float w = weight[team];
-            x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+            const float4 y = *(const float4 *)&totals.sum[team * L::TEAM + w][i][d];
+            x.x += weight[team] * y.x, x.y += weight[team] * y.y, x.z += weight[team] * y.z, x.w += weight[team] * y.w;
         }
         if (m.parts > 1) *(float4 *)(bsri_decode_sums(m, t.part, whole) + d) = x;
         else end.store(m, d, x);
     }
 }
+/* A unit's end: all warps that multiply. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t, bsri_decode_totals<L> &totals) {
+#pragma unroll
+    for (int e = 0; e < L::MT * 2; e++) {
+        float &all = w.sum[e / 2][e % 2];
+        all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
+    }
+#pragma unroll
+    for (int round = 0; round < 4 * L::MT; round++) {
+        const int i = round / 4, h = round / 2 % 2;
+        if (4 * round >= t.rows) break; /* the team's first warp has none, nor has another */
+        if (w.quad / 4 == round % 2) {
+            float *const to = totals.sum[w.own][w.quad % 4] + w.pair;
+            if (w.pair == 0) totals.top[w.own][w.quad % 4] = make_float2(w.top[i][h], w.sum[i][h]);
+#pragma unroll
+            for (int d = 0; d < L::HD / 8; d++) *(float2 *)(to + d * 8) = make_float2(w.out[i][d][2 * h], w.out[i][d][2 * h + 1]);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+        for (int n = w.own; n < 4 * L::TEAM; n += L::WARPS) {
+            const int tile_row = n / 4 * 16 * L::MT + 4 * round + n % 4;
+            if (tile_row < t.rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+}
+/* The warps that multiply, which ask for their keys themselves. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory, int warp) {
+    bsri_decode_list<L> list(m, c, warp);
+    bsri_decode_warp<L> w(m, c, bsri_smem_address(memory), warp);
+    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)(memory + L::RING);
+    int left = 0, ahead = 0; /* steps under way of the unit at work, of the next one */
+    uint32_t there = 0;      /* which stages have one */
+    const auto ask = [&](int unit, int stage) {
+        if (!list.ready) list.prepare(unit);
+        if (list.ready) {
+            w.issue(list, stage);
+            there |= 1u << stage, left += list.unit == unit, ahead += list.unit != unit, list.at++;
+            list.prepare(unit);
+        }
+        bsri_cp_async_commit();
+    };
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++) ask(0, i);
+    int stage = 0;
+#pragma unroll 1
+    for (int unit = 0;; unit++, left = ahead, ahead = 0) {
+        const bsri_decode_unit &t = c.unit[unit % 2]; /* the list is there already */
+        if (t.last) return;
+        if (t.rows) w.begin(t);
+#pragma unroll 1
+        while (left || !list.past(unit)) {
+            bsri_cp_async_wait<L::STAGES - 2>();
+            w.team_sync();
+            ask(unit, stage ? stage - 1 : L::STAGES - 1);
+            if (there >> stage & 1) {
+                there &= ~(1u << stage), left--;
+                if (w.warp * 16 * L::MT < t.rows) w.step(stage);
+            }
+            stage = stage + 1 == L::STAGES ? 0 : stage + 1;
+        }
+        if (t.rows) bsri_decode_finish<L>(w, t, totals);
+        else bsri_named_sync(1, L::WARPS * 32);
+        c.plan(m, unit + 2, warp); /* where this unit stood, which nobody reads any more */
+    }
+}
 #endif
 
-/* bsri_attention_decode: a CTA has a part of the keys of a tile of packed query rows, and takes the next such work when it is done.
+/* bsri_attention_decode: a CTA stays and takes units, a part of the keys of a tile of packed query rows each, in turn.
    Its tile is the choice of bsri_decode_choose() (>>cuda-plan-rows).
 
-   Threads: 4 warps in teams of TEAM, each warp 16 of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th step of the
-   part, and each of its warps asks for 16 keys of that and their values. Teams don't wait for each other until the end.
+   Threads: WARPS warps in teams of TEAM, each warp 16 MT of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th
+   step of the part, and each of its warps asks for 16 keys of that and their values, by lists that go on with the next unit while
+   this one is multiplied. Teams don't wait for each other until a unit ends. Warps plan units in turn.
 
-   Shared memory (dynamic, and the place of the work):
+   Shared memory (dynamic):
      0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of line
                   r stands at c ^ (r & 7). What lies beyond a key's columns is zero
-     RING         HD 256: queries, in the same form
-     then         notes: which keys the stages hold, which of them all rows may attend to
-     at the end   in place of the stages: sums, largest scores
+     RING         sums on their way from team to team, four rows of each warp
+     then         without HOLD_Q: queries, in the form of keys
+     then         bsri_decode_control: which keys the stages hold, which of them all rows may attend to; two units, barriers
 
-   There is no mbarrier: a step is a cp.async group of each thread; a team that is one warp waits by __syncwarp, else, being all of
-   the CTA, by __syncthreads: the step's copies have landed, and nobody reads the step before it any more, whose stage is filled next.
+   barrier   count   arrives                           waits                      phase
+   full[2]   1       lane 0 of the warp that planned   each warp, where it asks   round of the two, modulo 2
+   bar 1: all warps, when a unit ends, whose place may be planned anew then; bar 2 + team: a team of several warps
+
+   Stages have no mbarrier: a step is a cp.async group of each thread, empty ones among them. When a team has met, the step's
+   copies have landed, and nobody reads the step before it any more, whose stage is filled next.
 
    Keys are found by the list of their block row, lane by lane, one step ahead: any width of blocks, any order of pages. 32 steps
    at a time are looked through for those without a key that a row may attend to, which are left out. Keys that are not there are
@@ -9323,80 +9479,31 @@ __device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const
    Sums: as in bsri_attention_mma(). Where a score is forbidden though its key is there, and a value in the stage is not finite,
    values are added one by one.
 
-   Order: 1. The block row's list; queries to registers.
-          2. STAGES - 1 steps are asked for.
-          3. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
-          4. Teams' sums are added in their order, and stored: in the workspace, or divided in out. */
+   Order: 1. The first two units are planned; each other one when the unit two before it is done.
+          2. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
+          3. A unit ends: teams' sums are added in their order, and stored: in the workspace, or divided in out. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(128) char bsri_decode_memory[];
-    __shared__ bsri_decode_place t; /* not in registers: they are scarce */
-    bsri_decode_notes<L> &notes = *(bsri_decode_notes<L> *)(bsri_decode_memory + L::SHARED - L::NOTES);
-    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)bsri_decode_memory;
-    static_assert(sizeof(bsri_decode_notes<L>) == L::NOTES && sizeof(bsri_decode_totals<L>) <= L::RING, "as the tile says");
-    const int64_t total = bsri_divide(m.p.items, m.pack) * m.p.block_rows * m.tiles * m.parts;
+    bsri_decode_control<L> &c = *(bsri_decode_control<L> *)(bsri_decode_memory + L::SHARED - L::CONTROL);
+    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH, "as the tile says");
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
+    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+        for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
     bsri_pdl_wait();
-#pragma unroll 1
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        if (threadIdx.x == 0) t.begin(m, work, L::ROWS);
-        __syncthreads();
-        if (t.rows <= 0) { /* of the last block row's tiles some may be empty */
-            __syncthreads();
-            continue;
-        }
-        bsri_decode_list<L> list(m, t);
-        bsri_decode_warp<L> w(m, t, notes, bsri_smem_address(bsri_decode_memory));
-        if (m.p.q.cols < L::HD || m.p.v.cols < L::HD) {
-            for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
-            __syncthreads();
-        }
-        bool more = list.find();
-        if (more) list.look();
-        w.begin(bsri_decode_item(m, t.b));
-        if (!L::HOLD_Q) w.load_queries(bsri_decode_item(m, t.b));
-        int left = 0; /* steps that are under way */
-#pragma unroll
-        for (int i = 0; i < L::STAGES - 1; i++) {
-            if (more) w.issue(list, i), left++, list.at++, more = list.find();
-            if (more) list.look();
-            bsri_cp_async_commit();
-        }
-#pragma unroll 1
-        for (int stage = 0; left; stage = stage + 1 == L::STAGES ? 0 : stage + 1) {
-            bsri_cp_async_wait<L::STAGES - 2>();
-            if (L::TEAM == 1) __syncwarp();
-            else __syncthreads();
-            if (more) w.issue(list, stage ? stage - 1 : L::STAGES - 1), left++, list.at++, more = list.find();
-            if (more) list.look();
-            bsri_cp_async_commit();
-            if (w.warp * 16 < t.rows) w.step(stage);
-            left--;
-        }
-        __syncthreads();
-        const int own = (w.team * L::TEAM + w.warp) * 16 + w.quad;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float all = w.sum[h];
-            all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
-            if (w.pair == 0) totals.top[own + 8 * h] = make_float2(w.top[h], all);
-#pragma unroll
-            for (int d = 0; d < L::HD / 8; d++)
-                *(float2 *)&totals.sum[own + 8 * h][d * 8 + w.pair] = make_float2(w.out[d][2 * h], w.out[d][2 * h + 1]);
-        }
-        __syncthreads();
-        const bsri_decode_item item(m, t.b);
-        for (int n = threadIdx.x / 32; n < t.rows; n += L::WARPS) bsri_decode_join<L>(m, t, item, totals, n);
-        __syncthreads();
-    }
+    c.plan(m, 0, warp), c.plan(m, 1, warp);
+    bsri_decode_multiply<L>(m, c, bsri_decode_memory, warp);
 #endif
 }
 
 /* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS) bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
     __shared__ float weight[BSRI_DECODE_PARTS];
     __shared__ float2 shares[L::THREADS / 32];
     __shared__ float4 sums[L::THREADS / 16][17];

@@ -94,6 +94,12 @@ static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
 template <class F> static F bsri_dev_inf(void) { return (F)INFINITY; }
 template <class F> static F bsri_dev_nan(void) { return (F)NAN; }
 static void bsri_dev_pick(uint32_t &to, uint32_t from, int a, int b) { to = a == b ? from : to; }
+static uint4 bsri_dev_load16(const char *from) {
+    uint4 x;
+    if ((uintptr_t)from % 16) abort();
+    return memcpy(&x, from, 16), x;
+}
+static void bsri_mma_put16(uint32_t to, uint4 x) { memcpy(shared_at(to), &x, 16); }
 #define bsri_decode_memory bsri_flash_memory
 #include "decode.inc"
 
@@ -107,7 +113,7 @@ static void launch_instance(int number, const bsri_dev_decode &m, int64_t work, 
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
     case number: return launch_some(kernel<__VA_ARGS__>, m, work, count);
         BSRI_KERNELS_DECODE_HALF(BSRI_X, F16, bsri_mma_f16, 720)
-        BSRI_KERNELS_DECODE_HALF(BSRI_X, BF16, bsri_mma_bf16, 726)
+        BSRI_KERNELS_DECODE_HALF(BSRI_X, BF16, bsri_mma_bf16, 728)
 #undef BSRI_X
         default: abort();
     }
@@ -135,7 +141,7 @@ static bsr_status device_attention(const bsr_context *ctx, double scale, const b
     bsri_cuda_describe(&j, &p);
     if (bt_below(4)) asked.split = (int32_t)(bt_below(4) ? bt_range(1, 4) : bt_range(1, 40));
     if (bt_below(4) == 0) asked.order = (int32_t)(64 * bt_range(1, 3));
-    if (bt_below(8) == 0) asked.tile_rows = 64;
+    if (bt_below(4) == 0) asked.tile_rows = bt_below(2) ? 32 : 64;
     asked.workspace_bytes = UINT64_MAX;
     bsri_chooser s = bsri_chooser_for(&asked);
     const bsri_choice first = bsri_decode_choose(&gpu, &p, j.compute, 0, &s, &m.decode);
