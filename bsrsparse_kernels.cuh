@@ -9385,6 +9385,7 @@ __device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const
 /* A unit's end: all warps that multiply. */
 template <class L>
 __device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t, bsri_decode_totals<L> &totals) {
+    const int rows = t.rows; /* behind the last barrier another unit may stand there */
 #pragma unroll
     for (int e = 0; e < L::MT * 2; e++) {
         float &all = w.sum[e / 2][e % 2];
@@ -9393,7 +9394,7 @@ __device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const
 #pragma unroll
     for (int round = 0; round < 4 * L::MT; round++) {
         const int i = round / 4, h = round / 2 % 2;
-        if (4 * round >= t.rows) break; /* the team's first warp has none, nor has another */
+        if (4 * round >= rows) break; /* the team's first warp has none, nor has another */
         if (w.quad / 4 == round % 2) {
             float *const to = totals.sum[w.own][w.quad % 4] + w.pair;
             if (w.pair == 0) totals.top[w.own][w.quad % 4] = make_float2(w.top[i][h], w.sum[i][h]);
@@ -9403,7 +9404,7 @@ __device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const
         bsri_named_sync(1, L::WARPS * 32);
         for (int n = w.own; n < 4 * L::TEAM; n += L::WARPS) {
             const int tile_row = n / 4 * 16 * L::MT + 4 * round + n % 4;
-            if (tile_row < t.rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
+            if (tile_row < rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
         }
         bsri_named_sync(1, L::WARPS * 32);
     }
