@@ -1440,10 +1440,10 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
 } bsr_lengths;
 
-/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of one
-   page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in page
-   table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which no
-   key is attended may be anything. */
+/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
+   one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
+   page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
+   no key is attended may be anything. */
 typedef struct bsr_pages {
     const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
     int64_t stride;       /* from one item to the next; 0: all share one row */
@@ -1471,7 +1471,6 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
     const bsr_attention_extra *extra;
-    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
     const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
     int64_t window_left, window_right;
     double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
@@ -1485,7 +1484,11 @@ typedef struct bsr_attention_options { /* all zero: defaults */
 /* out = softmax(scale Q K^T + ...) V over the stored blocks of mask, in one pass (online softmax), scores never stored.
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
-   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
+   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
+   keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
+   their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -1500,8 +1503,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
-   in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -2449,7 +2452,8 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || op == BSR_OP_ATTENTION_MERGE || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || op == BSR_OP_ATTENTION_MERGE ||
+           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -10163,7 +10167,8 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
     t->slope = bsri_attention_number(j, item, o->slopes, 0);
     t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
-    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
+    t->kind =
+        o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
     t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
     t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->keys);
     t->table = o->pages ? o->pages->table + t->position.batch * o->pages->stride : NULL;
@@ -10421,8 +10426,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function ||
-           o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
+           o->mask_function || o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -15563,9 +15568,10 @@ typedef struct bsri_dev_flash {
     bsri_tma_map map[3];
 } bsri_dev_flash;
 
-/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by head,
-   and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last one. A
-   CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds them up. */
+/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by
+   head, and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last
+   one. A CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds
+   them up. */
 enum {
     BSRI_DECODE_Q,
     BSRI_DECODE_K,
@@ -15583,7 +15589,7 @@ enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; 
 enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
 typedef struct bsri_dev_decode {
     bsri_dev_attention p;
-    float *sums;                      /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
+    float *sums; /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
     int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
     int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
     int64_t rows;                     /* of all items */
@@ -16131,11 +16137,11 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
-    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 720))                                                  \
+    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
-    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 728))                                                \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
     BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
-    X(ATTENTION_DECODE_MERGE, 736, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
+    X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16218,8 +16224,8 @@ enum {
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
-    X(ATTENTION_MERGE_F32, 737, bsri_attention_merge_rows<float>)   \
-    X(ATTENTION_MERGE_F64, 738, bsri_attention_merge_rows<double>)) \
+    X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -16307,7 +16313,7 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
-    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind */
     int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
@@ -18071,7 +18077,8 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
@@ -18115,14 +18122,8 @@ static void bsri_decode_steps(bsri_dev_decode *m) {
     for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
     bsri_decode_step(m->step[BSRI_DECODE_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_decode_step(m->step[BSRI_DECODE_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
-    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1, m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
-}
-static int64_t bsri_common(int64_t a, int64_t b) { /* the greatest common divisor */
-    while (b) {
-        const int64_t rest = a % b;
-        a = b, b = rest;
-    }
-    return a;
+    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1,
+    m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
 }
 /* How many query heads share an operand of which `group` share a head. */
 static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
@@ -18139,7 +18140,8 @@ static int bsri_decode_describe(const bsri_dev_attention *p, bsri_dev_decode *m)
     if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
     m->p = *p, m->p.vec2 = bsri_attention_pairs(&p->out), m->keys = (int32_t)p->keys;
     m->page = p->pages.table ? (int32_t)p->k.rows : 0;
-    m->pack = (int32_t)bsri_common(bsri_common(k, v), own ? p->m_group : p->heads), m->packs = (int32_t)(p->heads / m->pack);
+    m->pack = (int32_t)bsri_common_divisor(bsri_common_divisor(k, v), own ? p->m_group : p->heads);
+    m->packs = (int32_t)(p->heads / m->pack);
     m->rows = p->items * p->q.rows, m->softcap = (float)p->softcap;
     m->modified = p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30 && p->scale < 1e30);
     m->natural = m->modified ? 1.0f : (float)p->scale, m->p.unit = m->natural * BSRI_DEV_LOG2E;
@@ -18168,11 +18170,13 @@ static void bsri_decode_cut(const bsr_context *ctx, const bsr_plan *asked, doubl
     m->parts = (int32_t)bsri_min(parts, INT32_MAX), m->part_keys = (int32_t)bsri_min(each, INT32_MAX / 2);
 }
 /* Nanoseconds: as a stream of keys, or of products; and those of the kernels for many queries. */
-static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles, int ctas) {
+static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles,
+                             int ctas) {
     const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
     const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
     const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 90.0; /* bytes, by one CTA */
-    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0), products = flops / (running / slots * 2.5e5);
+    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0);
+    const double products = flops / (running / slots * 2.5e5);
     return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
 }
 static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attention *p, double keys) {
@@ -18219,12 +18223,14 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
         if (split < ns) m->parts = parts, ns = split;
         if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
     }
-    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA, c.split = m->parts;
+    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA,
+    c.split = m->parts;
     c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
     if (m->parts == 1) return c;
     m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);
     w = bsri_want(BSRI_FOR_DECODE_MERGE, BSRI_TIER_MMA, BSR_F32);
-    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows, c.then_pdl = c.pdl;
+    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows,
+    c.then_pdl = c.pdl;
     return c;
 }
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
@@ -18242,7 +18248,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
@@ -19095,7 +19102,8 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
     cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
                                          c->pdl, c->cluster);
     for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
-        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl, 0);
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl,
+                                 0);
     return e;
 }
 
@@ -19609,7 +19617,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     bsri_dev_attention p;
     bsri_attention_params m;
     bsri_cuda_describe(job, &p);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data))
+        return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
@@ -20572,7 +20581,8 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 /* Steps of an operand in the batch's dimensions. */
 static void bsri_cuda_steps(const bsri_batch *b, const bsr_dense *d, int64_t (&step)[4]) {
     for (int i = 1; i <= 4; i++)
-        step[4 - i] = i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
+        step[4 - i] =
+            i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
 }
 static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
     bsri_dev_parts p;
@@ -20587,7 +20597,8 @@ static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
         part->y_dtype = y.dtype;
         bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);
     }
-    if (g->compute == BSR_F64) BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    if (g->compute == BSR_F64)
+        BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
     else BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<float>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
     return BSR_OK;
 }

@@ -7284,10 +7284,11 @@ struct bsri_dev_query {
     __device__ __forceinline__ int beside(const bsri_dev_attention &p, int64_t col, int64_t most) const {
         return (int)(table ? bsri_min(most, p.k.rows - col % p.k.rows) : most);
     }
-    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of the
-       mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
+    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of
+       the mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
         const F none = -bsri_dev_inf<F>();
         const int64_t away = col - row - i - p.causal_offset;
         bsr_position at;
@@ -8901,8 +8902,9 @@ struct bsri_decode_row {
         const bool there = !m.p.lengths.q_lengths || row < m.p.lengths.q_lengths[b];
         const float none = -bsri_dev_inf<float>();
         if (!there) top = none;
-        const float sink = there && m.p.sinks.data ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
-                                                 : none;
+        const float sink = there && m.p.sinks.data
+                               ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+                               : none;
         const bsri_decode_end end(m, top, sum, sink);
         at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
         if (!first) return;
@@ -8991,14 +8993,16 @@ template <class L> struct bsri_decode_control {
         const int lane = threadIdx.x % 32;
         bsri_decode_unit &t = unit[n % 2];
         if (n % L::WARPS != warp) return;
-        if (lane == 0) t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
+        if (lane == 0)
+            t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
         __syncwarp();
 #if __CUDA_ARCH__ >= 900
         if (!t.rows) return;
         const bsri_decode_item item(m, t.b);
         const int64_t size = m.p.mask.index_dtype == BSR_I64 ? 8 : 4, all = t.list / m.p.mask.block_cols * size;
         const int64_t from = bsri_divide((int64_t)t.part * m.part_keys, m.p.mask.block_cols) * size + lane * 128;
-        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128) bsri_dev_prefetch(t.col + from);
+        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128)
+            bsri_dev_prefetch(t.col + from);
         for (int i = lane; i < t.rows; i += 32) {
             const int at = t.packed + i, row = at / m.pack;
             const int64_t q = item.at(m, BSRI_DECODE_Q, t.head + at - row * m.pack) +
@@ -9146,8 +9150,8 @@ template <class L> struct bsri_decode_warp {
                 slope[i][h] = 0;
                 if (m.p.slopes.data)
                     slope[i][h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
-                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data +
-                                                          2 * (item.at(m, BSRI_DECODE_Q, head) + row[i][h] * m.p.q.row_stride + pair));
+                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data + 2 * (item.at(m, BSRI_DECODE_Q, head) +
+                                                                                          row[i][h] * m.p.q.row_stride + pair));
 #pragma unroll
                 for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
                     q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
@@ -9347,7 +9351,8 @@ template <class L> struct bsri_decode_warp {
         else bsri_named_sync(2 + team, 32 * L::TEAM);
     }
 };
-/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and the sum. */
+/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and
+   the sum. */
 template <class L> struct bsri_decode_totals {
     float sum[L::WARPS][4][L::HD + 4];
     float2 top[L::WARPS][4];
@@ -9384,7 +9389,8 @@ __device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const
 }
 /* A unit's end: all warps that multiply. */
 template <class L>
-__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t, bsri_decode_totals<L> &totals) {
+__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t,
+                                                   bsri_decode_totals<L> &totals) {
     const int rows = t.rows; /* behind the last barrier another unit may stand there */
 #pragma unroll
     for (int e = 0; e < L::MT * 2; e++) {
@@ -9411,7 +9417,8 @@ __device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const
 }
 /* The warps that multiply, which ask for their keys themselves. */
 template <class L>
-__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory, int warp) {
+__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory,
+                                                     int warp) {
     bsri_decode_list<L> list(m, c, warp);
     bsri_decode_warp<L> w(m, c, bsri_smem_address(memory), warp);
     bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)(memory + L::RING);
@@ -9460,8 +9467,8 @@ __device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, b
    this one is multiplied. Teams don't wait for each other until a unit ends. Warps plan units in turn.
 
    Shared memory (dynamic):
-     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of line
-                  r stands at c ^ (r & 7). What lies beyond a key's columns is zero
+     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of
+                  line r stands at c ^ (r & 7). What lies beyond a key's columns is zero
      RING         sums on their way from team to team, four rows of each warp
      then         without HOLD_Q: queries, in the form of keys
      then         bsri_decode_control: which keys the stages hold, which of them all rows may attend to; two units, barriers
@@ -9490,7 +9497,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __g
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(128) char bsri_decode_memory[];
     bsri_decode_control<L> &c = *(bsri_decode_control<L> *)(bsri_decode_memory + L::SHARED - L::CONTROL);
-    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH, "as the tile says");
+    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH,
+                  "as the tile says");
     const int warp = threadIdx.x / 32;
     if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
     if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
@@ -9504,7 +9512,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __g
 
 /* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, 1)
+    bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
     __shared__ float weight[BSRI_DECODE_PARTS];
     __shared__ float2 shares[L::THREADS / 32];
     __shared__ float4 sums[L::THREADS / 16][17];
@@ -9567,12 +9576,14 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode_merge(con
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A warp a row: each lane has a part's log-sum-exp, then columns. As bsri_partial_row(). */
-template <class F> __global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
+template <class F>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
     const int lane = threadIdx.x % 32;
     bsri_pdl_wait();
-    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows; n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows;
+         n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
         const int64_t item = bsri_divide(n, p.out.rows), row = n - item * p.out.rows;
         int64_t at[4] = {0, 0, 0, 0}, rest = item;
 #pragma unroll

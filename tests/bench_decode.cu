@@ -83,7 +83,8 @@ static void make(run &r, const shape &c) {
         if (c.form >= 2) {
             d = c.form == 2 ? bsr_dense_row_major(data, BSR_BF16, c.page, c.width)
                             : bsr_dense_strided(data, BSR_BF16, c.page, c.width, all, 1);
-            d = bsr_dense_batched(bsr_dense_batched(d, c.own, c.form == 2 ? c.page * c.width : c.width), c.items * n, c.page * all);
+            d = bsr_dense_batched(bsr_dense_batched(d, c.own, c.form == 2 ? c.page * c.width : c.width), c.items * n,
+                                  c.page * all);
         }
         (i % 2 ? r.v : r.k).push_back(d);
     }
@@ -102,12 +103,15 @@ static void make(run &r, const shape &c) {
     }
     r.mask = bsr_matrix_make(c.queries, c.keys, c.queries, c.block, nnz, r.s.copy(crow), r.s.copy(col), BSR_I32, NULL, BSR_BF16);
     r.mask = bsr_matrix_batched(r.mask, patterns > 1 ? c.own : 1, patterns > 1 ? 2 : 0, patterns > 1 ? nnz : 0, 0);
-    r.mask = bsr_matrix_batched(r.mask, patterns > 1 ? c.items : 1, patterns > 1 ? 2 * c.own : 0, patterns > 1 ? nnz * c.own : 0, 0);
+    r.mask =
+        bsr_matrix_batched(r.mask, patterns > 1 ? c.items : 1, patterns > 1 ? 2 * c.own : 0, patterns > 1 ? nnz * c.own : 0, 0);
     r.exec.error = &r.error, r.exec.workspace_bytes = 256 << 20;
 }
 static void call(run &r, const bsr_context *ctx, int i, cudaStream_t stream) {
     r.exec.stream = stream;
-    must(bsr_attention(ctx, 0, &r.q, &r.k[(size_t)i % r.k.size()], &r.v[(size_t)i % r.v.size()], &r.mask, &r.o, &r.out, NULL, &r.exec), r.error);
+    must(bsr_attention(ctx, 0, &r.q, &r.k[(size_t)i % r.k.size()], &r.v[(size_t)i % r.v.size()], &r.mask, &r.o, &r.out, NULL,
+                       &r.exec),
+         r.error);
 }
 /* The median of 9 times 24 calls, one after another: in a graph, or (host) as the host gives them. */
 static double microseconds(run &r, const bsr_context *ctx, cudaStream_t stream, bool host = false) {
@@ -128,7 +132,8 @@ static double microseconds(run &r, const bsr_context *ctx, cudaStream_t stream, 
         if (turn > 2) all.push_back(1000.0 * ms / 24);
     }
     std::sort(all.begin(), all.end());
-    check(cudaEventDestroy(from)), check(cudaEventDestroy(to)), check(cudaGraphExecDestroy(replay)), check(cudaGraphDestroy(graph));
+    check(cudaEventDestroy(from)), check(cudaEventDestroy(to)), check(cudaGraphExecDestroy(replay)),
+        check(cudaGraphDestroy(graph));
     return all[4];
 }
 int main(int argc, char **argv) {

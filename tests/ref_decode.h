@@ -1,5 +1,5 @@
-/* ref_decode.h: attention as a cache of keys and values is asked: few queries, grouped heads, patterns that a group shares, lengths,
-   pages; its reference, without gradients, from the scores of ref_attention.h. */
+/* ref_decode.h: attention as a cache of keys and values is asked: few queries, grouped heads, patterns that a group shares,
+   lengths, pages; its reference, without gradients, from the scores of ref_attention.h. */
 #ifndef BSR_REF_DECODE_H
 #define BSR_REF_DECODE_H
 
@@ -92,15 +92,17 @@ TF bsr_dense ref_rows(int dtype, int64_t rows, int64_t cols, t_shape batch, int 
     int64_t step, total = t_items(&batch) * rows * (cols + gap);
     int i;
     d.batch_dims = batch.dims, d.row_stride = (beside ? heads : 1) * (cols + gap);
-    for (i = batch.dims - 1, step = rows * (cols + gap); i >= 0; i--) d.batch[i] = batch.n[i], d.batch_stride[i] = step, step *= batch.n[i];
+    for (i = batch.dims - 1, step = rows * (cols + gap); i >= 0; i--)
+        d.batch[i] = batch.n[i], d.batch_stride[i] = step, step *= batch.n[i];
     if (beside && batch.dims) d.batch_stride[batch.dims - 1] = cols + gap;
     d.data = bt_alloc((size_t)total * bsr_dtype_size(dtype), 64);
     t_fill(&d, FILL_SIGNED);
     return d;
 }
-/* A pool of pages in any order that holds d's rows, d's last batch dimension being heads; what belongs to no key is poison, or, in
-   the table, anything. n: pages of an item. */
-TF bsr_dense ref_pool(const bsr_dense *d, const int32_t *table, int64_t items, int64_t size, int64_t n, int64_t pages, int beside) {
+/* A pool of pages in any order that holds d's rows, d's last batch dimension being heads; what belongs to no key is poison, or,
+   in the table, anything. n: pages of an item. */
+TF bsr_dense ref_pool(const bsr_dense *d, const int32_t *table, int64_t items, int64_t size, int64_t n, int64_t pages,
+                      int beside) {
     const int64_t heads = d->batch_dims ? d->batch[d->batch_dims - 1] : 1;
     bsr_dense pool = ref_rows(d->dtype, size, d->cols, t_batch(2, pages, heads, 0, 0), beside, 0);
     int64_t b, h, i, c;

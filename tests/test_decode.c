@@ -15,7 +15,8 @@ static void decode_new(ref_decode *t, int k, int64_t most, int paged) {
     const int type = dtypes[k % 6], sums = type == BSR_F64 ? BSR_F64 : BSR_F32, dims = k % 7 ? 2 : (int)bt_range(0, 3);
     const int64_t group = PICK(groups), own = bt_range(1, group > 4 ? 2 : 3), items = bt_range(1, 2), lq = PICK(queries);
     const int64_t bc = PICK(blocks), br = bt_below(2) ? 1 : bt_below(2) ? lq : bt_range(2, 16), cols = bt_range(1, most / bc + 1);
-    const int64_t lk = cols * bc - (paged ? 0 : bt_below(bc)), r = (lq + br - 1) / br, d = PICK(widths), dv = bt_below(2) ? d : PICK(widths);
+    const int64_t lk = cols * bc - (paged ? 0 : bt_below(bc)), r = (lq + br - 1) / br, d = PICK(widths),
+                  dv = bt_below(2) ? d : PICK(widths);
     t_shape whole = t_batch(dims, items, 1, 1, 0), kv, mask;
     t_spec s;
     if (dims) whole.n[dims - 1] = group * own;
@@ -50,10 +51,12 @@ static void decode_options(ref_decode *t) {
     if (bt_below(3) == 0) t->lengths.k_lengths = ref_random_lengths(items, bt_below(2) ? -1 : 1, lk + 2);
     if (bt_below(4) == 0) t->lengths.q_lengths = ref_random_lengths(items, 0, t->c.q.rows);
     if (bt_below(4) == 0)
-        t->lengths.key_counts = ref_random_lengths(items * cols, 0, t->c.mask.block_cols + 1), t->lengths.key_counts_stride = cols;
+        t->lengths.key_counts = ref_random_lengths(items * cols, 0, t->c.mask.block_cols + 1),
+        t->lengths.key_counts_stride = cols;
     if (t->lengths.k_lengths || t->lengths.q_lengths || t->lengths.key_counts) o->lengths = &t->lengths;
     if (bt_below(4) == 0) o->softcap = 0.5 + 3 * bt_uniform();
-    t->slopes = t_random(BSR_F32, 1, 1, ROW, each, 0, FILL_POSITIVE), t->sinks = t_random(BSR_F32, 1, 1, ROW, each, 0, FILL_SIGNED);
+    t->slopes = t_random(BSR_F32, 1, 1, ROW, each, 0, FILL_POSITIVE),
+    t->sinks = t_random(BSR_F32, 1, 1, ROW, each, 0, FILL_SIGNED);
     if (bt_below(4) == 0) o->slopes = &t->slopes;
     if (bt_below(4) == 0) o->sinks = &t->sinks;
     t->gives_max = bt_below(3) == 0;
@@ -72,7 +75,9 @@ static void decode_pages(ref_decode *t) {
         order[i] = order[other], order[other] = swap;
     }
     for (b = 0; b < items; b++) { /* behind the last key of an item entries may be anything */
-        const int64_t lk = t->c.k.rows, keys = !t->lengths.k_lengths ? lk : t->lengths.k_lengths[b] < lk ? t->lengths.k_lengths[b] : lk;
+        const int64_t lk = t->c.k.rows, keys = !t->lengths.k_lengths          ? lk
+                                               : t->lengths.k_lengths[b] < lk ? t->lengths.k_lengths[b]
+                                                                              : lk;
         for (i = 0; i < n; i++) table[b * n + i] = t->lengths.k_lengths && i * size >= keys ? -1 - (int32_t)i : order[b * n + i];
     }
     t->paged = 1, t->pages.table = table, t->pages.stride = n;

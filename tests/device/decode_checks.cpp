@@ -1,14 +1,14 @@
-/* decode_checks.cpp: test_decode.c against the kernels for few queries, chosen as on a GPU and run on the host: threads of a CTA are
-   coroutines, tensor cores and asynchronous copies are here. No GPU and no nvcc is needed. tests/test_device.sh cuts the sections
-   out of the sources, as they stand, into decode.inc; what they need of others is here. */
+/* decode_checks.cpp: test_decode.c against the kernels for few queries, chosen as on a GPU and run on the host: threads of a CTA
+   are coroutines, tensor cores and asynchronous copies are here. No GPU and no nvcc is needed. tests/test_device.sh cuts the
+   sections out of the sources, as they stand, into decode.inc; what they need of others is here. */
 #define BSRI_CHOOSERS
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 #define REF_ROUNDS_P 1
-static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
-                                   const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
-                                   const bsr_dense *lse, const bsr_exec *exec);
+static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
+                                   const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
+                                   const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
 #define bsr_attention device_attention
 #include "ref_decode.h"
 #undef bsr_attention
@@ -119,9 +119,9 @@ static void launch_instance(int number, const bsri_dev_decode &m, int64_t work, 
     }
 }
 /* The CPU's checks, then the other side's choice with a context of a GPU's sizes, a plan and a workspace at random. */
-static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
-                                   const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
-                                   const bsr_dense *lse, const bsr_exec *exec) {
+static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
+                                   const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
+                                   const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
     static const int counts[] = {1, 8, 132};
     bsr_context gpu = *ctx;
     bsri_dev_attention p;

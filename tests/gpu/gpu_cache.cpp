@@ -1,5 +1,5 @@
-/* gpu_cache.cpp: a cache of keys and values on the GPU: bits that depend on the plan alone, whatever the batch, the workspace, the
-   grid and the order of pages; every way to cut keys; graphs that serve lengths which change. */
+/* gpu_cache.cpp: a cache of keys and values on the GPU: bits that depend on the plan alone, whatever the batch, the workspace,
+   the grid and the order of pages; every way to cut keys; graphs that serve lengths which change. */
 #include "jobs.h"
 
 namespace {
@@ -42,9 +42,10 @@ struct cache {
 
     cache(int64_t items_, int64_t keys_, int64_t queries_, const std::vector<uint16_t> &queries_of)
         : items(items_), keys(keys_), queries(queries_), crow{0, 0}, hk(numbers((size_t)(items * OWN * keys * D))),
-          hv(numbers((size_t)(items * OWN * keys * D))), q((size_t)(items * HEADS * queries * D)), k(hk), v(hv), pool_k(hk.size()),
-          pool_v(hv.size()), out((size_t)(items * HEADS * queries * D)), lse((size_t)(items * HEADS * queries)), dcrow(2),
-          dcol((size_t)(keys / BLOCK)), dlength((size_t)items), dtable((size_t)(items * keys / PAGE)), workspace(32 << 20) {
+          hv(numbers((size_t)(items * OWN * keys * D))), q((size_t)(items * HEADS * queries * D)), k(hk), v(hv),
+          pool_k(hk.size()), pool_v(hv.size()), out((size_t)(items * HEADS * queries * D)),
+          lse((size_t)(items * HEADS * queries)), dcrow(2), dcol((size_t)(keys / BLOCK)), dlength((size_t)items),
+          dtable((size_t)(items * keys / PAGE)), workspace(32 << 20) {
         for (int64_t i = 0; i < keys / BLOCK; i++)
             if (i % 5 != 3) col.push_back((int32_t)i);
         crow[1] = (int32_t)col.size(), dcrow.set(crow), dcol.set(col);
@@ -75,7 +76,8 @@ struct cache {
             bsr_dense_row_major(q.at, BSR_BF16, queries, D), bsr_dense_row_major(k.at, BSR_BF16, keys, D),
             bsr_dense_row_major(v.at, BSR_BF16, keys, D), bsr_dense_row_major(out.at, BSR_BF16, queries, D),
             bsr_dense_row_major(lse.at, BSR_F32, queries, 1)};
-        bsr_matrix mask = bsr_matrix_make(queries, keys, queries, BLOCK, (int64_t)col.size(), dcrow.at, dcol.at, BSR_I32, NULL, BSR_BF16);
+        bsr_matrix mask =
+            bsr_matrix_make(queries, keys, queries, BLOCK, (int64_t)col.size(), dcrow.at, dcol.at, BSR_I32, NULL, BSR_BF16);
         bsr_attention_options o = BSR_ZERO;
         bsr_lengths lengths = BSR_ZERO;
         bsr_pages pages = BSR_ZERO;
