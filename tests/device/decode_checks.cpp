@@ -112,8 +112,8 @@ static void launch_instance(int number, const bsri_dev_decode &m, int64_t work, 
     switch (number) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
     case number: return launch_some(kernel<__VA_ARGS__>, m, work, count);
-        BSRI_KERNELS_DECODE_HALF(BSRI_X, F16, bsri_mma_f16, 720)
-        BSRI_KERNELS_DECODE_HALF(BSRI_X, BF16, bsri_mma_bf16, 728)
+        BSRI_KERNELS_DECODE_HALF(BSRI_X, F16, bsri_mma_f16, 850)
+        BSRI_KERNELS_DECODE_HALF(BSRI_X, BF16, bsri_mma_bf16, 858)
 #undef BSRI_X
         default: abort();
     }
