@@ -18058,7 +18058,7 @@ static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
 }
-/* Options that tier mma has not. */
+/* Options that tensor cores' kernels for many queries have not. */
 static int bsri_attention_newer(const bsri_dev_attention *p) {
     return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
            p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
@@ -18242,7 +18242,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     const int keys = c.tile_cols, rows = c.tile_rows, streams = shared ? 1 : 2;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (p->modifies || p->drops || bsri_attention_newer(p) || !(p->scale > 1e-30 && p->scale < 1e30))
+        return bsri_no(BSR_WHY_MODIFIED);
     if (!c.kernel) return c;
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
