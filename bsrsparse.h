@@ -593,6 +593,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
     X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
     X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
+    X(BSR_ITEM_PAGE_RANGE, BSR_BAD_STRUCTURE, "the pages' table[<index>] is <value>, out of range")                     \
     X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
@@ -938,6 +939,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_GATHERED, 43, "any block size and stride: elements are gathered for tensor cores") \
     X(BSR_WHY_SCALES, 44, "no kernel for operands with such scales") \
+    X(BSR_WHY_FEW_QUERIES, 45, "few queries: heads that share keys are packed into tiles, keys are split") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
     X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
@@ -1570,6 +1572,15 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
 } bsr_lengths;
 
+/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
+   one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
+   page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
+   no key is attended may be anything. */
+typedef struct bsr_pages {
+    const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
+    int64_t stride;       /* from one item to the next; 0: all share one row */
+} bsr_pages;
+
 typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
     const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
     const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
@@ -1592,20 +1603,24 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
     const bsr_attention_extra *extra;
-    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
     const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
     int64_t window_left, window_right;
     double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
     const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
     const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
     const bsr_lengths *lengths;
+    const bsr_pages *pages;  /* null: k and v have a row for each key. The backward has no pages (UNSUPPORTED) */
     int64_t reserved[2];
 } bsr_attention_options;
 
 /* out = softmax(scale Q K^T + ...) V over the stored blocks of mask, in one pass (online softmax), scores never stored.
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
-   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
+   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
+   keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
+   their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -1620,8 +1635,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
-   in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -1661,7 +1676,6 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    to one part alone.
    dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
    f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
 BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
                                        const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
@@ -2223,7 +2237,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16
+#define BSRI_HAS_HALF 1
+#else
+#define BSRI_HAS_HALF 0
+#endif
+#if BSRI_HAS_HALF || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
@@ -2577,7 +2596,7 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM || op == BSR_OP_ATTENTION_MERGE ||
            op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
@@ -10048,7 +10067,10 @@ typedef struct bsri_attention {
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
-    int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item: Lk */
+    bsr_dense pool[2];                        /* k and v in pages: without the dimension that counts these, */
+    int64_t pages, page_step[2];              /* how many there are, elements from one to the next; else 0 */
     int64_t causal_offset, mask_strides[3];
     int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
     double softcap;        /* 0: none */
@@ -10073,6 +10095,7 @@ typedef struct bsri_factor {
     const bsr_dense *d;
     const char *data; /* of the item */
     void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    int64_t page;     /* in pages: elements from one to the next */
     double scale;     /* by which they are multiplied there */
     int held;         /* they are there already */
 } bsri_factor;
@@ -10087,6 +10110,7 @@ typedef struct bsri_query_tile {
     double slope, sink;       /* of the item; 0, -inf: none */
     const uint8_t *kind;      /* of its blocks, or null */
     const int32_t *counts;    /* of its block columns' keys, or null */
+    const int32_t *table;     /* of its pages, or null */
     int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
     int64_t panel, depth; /* columns of v and out at work */
@@ -10117,8 +10141,15 @@ static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
     const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
     return bsri_min(t->k_rows, bc * width + most);
 }
+/* The row of f, whose rows are keys, with which one of the tile's pieces begins. */
+static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, const bsri_piece *p, int64_t col) {
+    const int64_t size = t->job->k->rows;
+    const int64_t at = t->table ? t->table[p->first / size] * f->page + p->first % size * f->d->row_stride
+                                : p->first * f->d->row_stride;
+    return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
-   diagonal for all rows, is passed over. */
+   diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
@@ -10140,6 +10171,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
+        if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
         piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
@@ -10171,8 +10203,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
                 bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
-                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
-                               t->piece[i].width, part, k->row_stride, k->col_stride);
+                               bsri_attention_row(t, f, &t->piece[i], at), k->dtype, t->piece[i].width, part, k->row_stride,
+                               k->col_stride);
             bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
                            ld);
         }
@@ -10180,8 +10212,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
     }
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
-                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
-                       t->piece[i].width, k->col_stride, k->row_stride);
+                       bsri_attention_row(t, f, &t->piece[i], d), k->dtype, depth, t->piece[i].width, k->col_stride,
+                       k->row_stride);
 }
 
 /* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
@@ -10195,7 +10227,7 @@ static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x
         depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
         if (!x->held) bsri_rows_pack(t, x, d, depth);
         if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
-            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+            b = bsri_attention_row(t, y, &t->piece[0], d), ldb = y->d->col_stride;
         else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
         bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
@@ -10361,13 +10393,13 @@ static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_fa
     int64_t i;
     if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
+        return bsri_attention_row(t, f, &t->piece[0], t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
-                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
-                       t->piece[i].width, t->depth, v->row_stride, v->col_stride);
+                       bsri_attention_row(t, f, &t->piece[i], t->panel), v->dtype, t->piece[i].width, t->depth, v->row_stride,
+                       v->col_stride);
     return f->tile;
 }
 
@@ -10500,15 +10532,18 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
     } while (t->panel < j->v->cols);
 }
 
-/* Offset of a key or value operand whose heads are shared by `group` query heads. */
+/* The item by which an operand is found whose heads are shared by `group` query heads. */
+static int64_t bsri_group_item(const bsri_attention *j, int64_t item, int64_t group) {
+    const int64_t head = item % j->heads;
+    return item - head + head / group;
+}
 static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bsr_dense *d, int64_t group) {
-    int64_t head = item % j->heads;
-    return bsri_dense_offset(&j->batch, item - head + head / group, d);
+    return bsri_dense_offset(&j->batch, bsri_group_item(j, item, group), d);
 }
 
 static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
     bsri_factor f;
-    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0, f.page = 0;
     return f;
 }
 /* The number that an operand of 1 x 1 has for an item. */
@@ -10522,7 +10557,7 @@ static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64
 static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
     const bsri_attention *j = t->job;
     const bsr_attention_options *o = j->options;
-    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->mask = bsri_matrix_item(&j->batch, bsri_group_item(j, item, j->m_group), j->mask);
     t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
     t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
     t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
@@ -10531,9 +10566,12 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
     t->slope = bsri_attention_number(j, item, o->slopes, 0);
     t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
-    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->kind =
+        o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
     t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
-    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->keys);
+    t->table = o->pages ? o->pages->table + t->position.batch * o->pages->stride : NULL;
+    t->k.page = j->page_step[0], t->v.page = j->page_step[1];
     t->counts = o->lengths ? o->lengths->key_counts : NULL;
     if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
 }
@@ -10572,17 +10610,18 @@ static void bsri_attention_task(void *arg, int64_t task) {
 BSRI_SELDOM_BEGIN
 static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
 
-/* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
-static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
+/* k, v or mask in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
+static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *batch, int operand,
+                                      int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
     int i;
     *group = 1;
-    for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
+    for (i = 0; i < dims; i++) size[i] = batch[i];
     if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
         if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail_wanted(c, BSR_ITEM_HEADS, operand, -1, heads, size[i - 1]);
         *group = heads / size[i - 1], size[i - 1] = heads;
     }
-    return bsri_join(c, b, d->batch_dims, size, operand);
+    return bsri_join(c, b, dims, size, operand);
 }
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
@@ -10606,7 +10645,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
 
 /* q, k, v, mask: types and sizes. */
 static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *set, const bsr_dense *q, const bsr_dense *k,
-                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
+                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags, int pages) {
     const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
     const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
     int64_t rows, cols;
@@ -10620,7 +10659,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
     rows = bsri_whole_blocks(q->rows, mask->block_rows), cols = bsri_whole_blocks(k->rows, mask->block_cols);
     if (mask->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows, rows);
-    if (mask->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (mask->cols != cols && !pages) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (pages && (k->rows < 1 || k->rows > 1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_K, -1, k->rows);
+    if (pages && !k->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_K, -1, 0, 1);
+    if (pages && !v->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_V, -1, 0, 1);
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
@@ -10633,13 +10675,26 @@ static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *se
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
 }
 
+/* A pool of pages as one page is seen; returns the elements to the next one. */
+static int64_t bsri_attention_pool(const bsr_dense **d, bsr_dense *page) {
+    const int64_t step = (*d)->batch_stride[0];
+    int i;
+    *page = **d, *d = page;
+    for (i = 1; i < page->batch_dims; i++) page->batch[i - 1] = page->batch[i], page->batch_stride[i - 1] = page->batch_stride[i];
+    page->batch_dims--;
+    return step;
+}
 /* Batch of the whole call: everything that broadcasts. Needed without checks too. */
 static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
-    j->batch = bsri_batch_none();
+    j->batch = bsri_batch_none(), j->keys = j->k->rows;
+    if (j->options->pages) {
+        j->keys = j->mask->cols, j->pages = bsri_min(j->k->batch[0], j->v->batch[0]);
+        j->page_step[0] = bsri_attention_pool(&j->k, &j->pool[0]), j->page_step[1] = bsri_attention_pool(&j->v, &j->pool[1]);
+    }
     BSRI_TRY(bsri_join(c, &j->batch, j->q->batch_dims, j->q->batch, BSR_ARG_Q));
-    BSRI_TRY(bsri_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k, BSR_ARG_K, &j->k_group));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v, BSR_ARG_V, &j->v_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK, &j->m_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k->batch_dims, j->k->batch, BSR_ARG_K, &j->k_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v->batch_dims, j->v->batch, BSR_ARG_V, &j->v_group));
     j->heads = j->batch.dims ? j->batch.size[j->batch.dims - 1] : 1;
     return BSR_OK;
 }
@@ -10679,6 +10734,36 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
+/* The pages in which an item of the batch has keys: are they in the pool? */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const bsr_matrix *m = j->mask;
+    const bsr_lengths *l = j->options->lengths;
+    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
+    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
+    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
+    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
+    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
+    int64_t p, page;
+    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
+        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
+        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
+            if (table[page] < 0 || table[page] >= j->pages)
+                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const bsr_pages *pages = j->options->pages;
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
+    int64_t item;
+    if (!pages) return BSR_OK;
+    if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
+    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
+}
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
     return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
@@ -10689,13 +10774,14 @@ static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, doub
     const int dtype = j->q ? j->q->dtype : 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags, o->pages != NULL));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->keys, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->keys, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
     BSRI_TRY(bsri_attention_check_kinds(c, set, j));
+    BSRI_TRY(bsri_attention_check_pages(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     return BSR_OK;
@@ -10726,7 +10812,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
-                  o->lengths;
+                  o->lengths || o->pages; /* a page's end is not the last key's */
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -10739,13 +10825,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
-}
-/* Options that the CUDA backend has not. */
-static int bsri_attention_new(const bsri_attention *j) {
-    const bsr_attention_options *o = j->options;
-    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
-           o->lengths || j->row_max;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
+           o->mask_function || o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -10774,9 +10855,8 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
-    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
+    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
-    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_attention(&c, &j, &key, &p)));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
@@ -10784,7 +10864,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (stop) return BSR_OK;
     j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
-    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
+    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(j.k), used[2] = bsri_dense_used(j.v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
@@ -11324,6 +11404,7 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
         return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
     if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
     if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_scores && j->m_group > 1) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_D_SCORES, -1, 0);
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
@@ -11443,6 +11524,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
     if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
     g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (g.f.options->pages) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
     else BSRI_TRY(bsri_attention_batch(&c, &g.f));
     if (g.f.options->score_function && !g.derivative)
@@ -11517,6 +11599,7 @@ static void bsri_partial_task(void *arg, int64_t task) {
     int64_t row;
     for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
 }
+BSRI_CUDA_PART(bsri_cuda_partial(const bsri_call *c, const bsri_partial *g))
 BSRI_SELDOM_BEGIN
 /* One of the parts' operands: it broadcasts to out's batch. */
 static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
@@ -11569,6 +11652,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
@@ -16221,13 +16305,19 @@ typedef struct bsri_dev_softmax {
 
 typedef struct bsri_dev_attention {
     bsr_matrix mask;
-    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsr_dense q, k, v, out, lse, row_max, relative, padding, slopes, sinks; /* data null: absent */
+    const uint8_t *kind;                            /* of stored blocks, as col_indices lie; or null */
+    bsr_lengths lengths;
     bsri_batch batch;
-    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item */
+    bsr_pages pages;                          /* table null: there are none; else k.rows is a page's size */
+    int64_t k_page, v_page;                   /* elements from a page to the next */
     int64_t causal_offset, ms[3];             /* element strides of the mask's values */
+    int64_t before, after;                    /* as of bsri_attention: how far from the diagonal columns may lie */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
     int64_t tile_rows;                        /* query rows of a tile */
-    double scale, keep_scale;
+    double scale, keep_scale, softcap;
     uint64_t seed;
     const void *user_data;
     uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
@@ -16275,6 +16365,38 @@ typedef struct bsri_dev_flash {
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
+
+/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by
+   head, and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last
+   one. A CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds
+   them up. */
+enum {
+    BSRI_DECODE_Q,
+    BSRI_DECODE_K,
+    BSRI_DECODE_V,
+    BSRI_DECODE_OUT,
+    BSRI_DECODE_LSE,
+    BSRI_DECODE_MAX,
+    BSRI_DECODE_SINK,
+    BSRI_DECODE_SLOPE,
+    BSRI_DECODE_CROW,
+    BSRI_DECODE_COL,
+    BSRI_DECODE_OPERANDS
+};
+enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; /* a key of a full block; beyond every limit */
+enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
+typedef struct bsri_dev_decode {
+    bsri_dev_attention p;
+    float *sums; /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
+    int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
+    int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
+    int64_t rows;                     /* of all items */
+    int32_t keys, page;               /* of an item; of a page, 0: there are none */
+    int32_t pack, packs;              /* heads of a tile; tiles side by side in a row */
+    int32_t tiles, parts, part_keys;  /* tiles of a block row; parts of its keys, keys of one */
+    int32_t modified, deep;           /* there is something between product and softmax; more than two dimensions */
+    float natural, softcap;           /* from scores to powers of e */
+} bsri_dev_decode;
 
 /* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
    to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
@@ -16576,6 +16698,23 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
+/* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
+template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, MT = MT_, WARPS = HD > 128 ? 4 : 8, TEAMS = WARPS / TEAM;
+    static constexpr int ROWS = 16 * MT * TEAM, KEYS = 16 * TEAM, COLS = KEYS, THREADS = 32 * WARPS, CTAS = 1;
+    static constexpr int STAGES = HD == 64 ? 6 : HD > 128 && TEAM > 1 ? 2 : 3, STAGE = KEYS * HD * 4; /* keys and values */
+    static constexpr bool HOLD_Q = HD <= 128 && MT == 1;                   /* queries are in registers */
+    static constexpr int SPAN = TEAM == 1 || MT > 1 ? 16 : 32;             /* keys that a warp multiplies at once */
+    static constexpr int RING = TEAMS * STAGES * STAGE, SCRATCH = (WARPS * 4 * (HD + 6) * 4 + 511) / 512 * 512;
+    static constexpr int CONTROL = (TEAMS * STAGES * (KEYS + TEAM) * 4 + 16 + 2 * 88 + 127) / 128 * 128;
+    static constexpr int SHARED = RING + SCRATCH + (HOLD_Q ? 0 : ROWS * HD * 2) + CONTROL;
+    static_assert(SHARED <= 227 << 10, "room for a multiprocessor's CTA");
+};
+struct bsri_decode_merge_tile : bsri_tile {
+    static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
+};
+
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
    columns of a block as PIECE at a time. */
 #define BSRI_TINY_SHARED (112 * 1024) /* two CTAs of a multiprocessor */
@@ -16631,6 +16770,8 @@ enum {
     BSRI_FOR_BIASED, /* the same with biases; */
     BSRI_FOR_PIECES, /* in f64 */
     BSRI_FOR_ATTENTION,
+    BSRI_FOR_DECODE, /* attention of few queries, */
+    BSRI_FOR_DECODE_MERGE, /* and of parts */
     BSRI_FOR_CONV,
     BSRI_FOR_CONV_ALONE, /* depthwise */
     BSRI_FOR_CONV_WEIGHTS,
@@ -16877,6 +17018,17 @@ enum {
     X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
+    X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
+    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1, 1)     \
+    BSRI_KERNELS_DECODE(X, 32X64, n + 1, D, T, 64, 1, 2)     \
+    BSRI_KERNELS_DECODE(X, 64X64, n + 2, D, T, 64, 2, 2)     \
+    BSRI_KERNELS_DECODE(X, 16X128, n + 3, D, T, 128, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 32X128, n + 4, D, T, 128, 1, 2)   \
+    BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
+    BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
 #define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
@@ -16891,8 +17043,12 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
+    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
+    BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
+    X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
 #define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                        \
     X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)       \
     X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)         \
@@ -16927,7 +17083,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))                \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16))           \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 850, F16, bsri_mma_f16))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 845, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double, double))                  \
@@ -17016,6 +17172,9 @@ enum {
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
     BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -17108,7 +17267,7 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
-    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind */
     int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
@@ -17179,6 +17338,9 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
 
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
+}
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
 static int bsri_is_f8(int dtype) { return bsri_is_one_of(BSRI_F8, dtype); }
 
@@ -19465,14 +19627,19 @@ static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_de
 }
 
 /* Is an operand's every row a whole number of aligned 16-byte pieces? */
-static int bsri_mma_rows_fit(const bsr_dense *d) {
+static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
     if (d->rows > 1 && d->row_stride % 8) return 0;
-    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= most && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
 }
 
 /* May two neighbours of out be stored together? */
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
+}
+/* Options that tensor cores' kernels for many queries have not. */
+static int bsri_attention_newer(const bsri_dev_attention *p) {
+    return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
+           p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
 }
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                              bsri_dev_attention *m) {
@@ -19485,9 +19652,11 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     bsri_choice c = bsri_yes(bsri_find(&w), plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
@@ -19518,6 +19687,130 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+/* Few queries. Steps of an operand by the batch's dimensions. */
+static void bsri_decode_step(int64_t (&step)[4], int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    for (i = 0; i < 4; i++) step[3 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_decode_steps(bsri_dev_decode *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &p->row_max, &p->sinks, &p->slopes};
+    const int dims = p->batch.dims;
+    int i;
+    for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1,
+    m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
+}
+/* How many query heads share an operand of which `group` share a head. */
+static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
+    return dims && size[dims - 1] > 1 && stride[dims - 1] ? group : heads;
+}
+/* The call as this kernel sees it; 0: too large. */
+static int bsri_decode_describe(const bsri_dev_attention *p, bsri_dev_decode *m) {
+    const bsr_matrix *mask = &p->mask;
+    const int own = mask->batch_dims && bsri_own_pattern(mask, mask->batch_dims - 1); /* heads have patterns */
+    const int64_t k = bsri_decode_shared(p->k.batch_dims, p->k.batch, p->k.batch_stride, p->k_group, p->heads);
+    const int64_t v = bsri_decode_shared(p->v.batch_dims, p->v.batch, p->v.batch_stride, p->v_group, p->heads);
+    memset(m, 0, sizeof *m);
+    if (p->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
+    if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
+    m->p = *p, m->p.vec2 = bsri_attention_pairs(&p->out), m->keys = (int32_t)p->keys;
+    m->page = p->pages.table ? (int32_t)p->k.rows : 0;
+    m->pack = (int32_t)bsri_common_divisor(bsri_common_divisor(k, v), own ? p->m_group : p->heads);
+    m->packs = (int32_t)(p->heads / m->pack);
+    m->rows = p->items * p->q.rows, m->softcap = (float)p->softcap;
+    m->modified = p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30 && p->scale < 1e30);
+    m->natural = m->modified ? 1.0f : (float)p->scale, m->p.unit = m->natural * BSRI_DEV_LOG2E;
+    bsri_decode_steps(m);
+    return 1;
+}
+/* Keys of a block row: of a mean one, and of the longest that there should be. */
+static double bsri_decode_keys(const bsr_matrix *m, double *most) {
+    const double rows = (double)bsri_block_rows(m), cols = (double)bsri_block_cols(m), blocks = bsri_mean_blocks(m);
+    const double mean = blocks / rows, longest = rows > 1 || (m->flags & BSR_MATRIX_RAGGED) ? 2 * mean : mean;
+    *most = (double)m->block_cols * (longest < cols || rows * cols < blocks ? longest : cols);
+    return (double)m->block_cols * mean;
+}
+/* Into how many parts keys are cut, and how many have one: enough for two CTAs on each multiprocessor, none of less than 64. */
+static void bsri_decode_cut(const bsr_context *ctx, const bsr_plan *asked, double most, int64_t tiles, int ctas, int64_t room,
+                            bsri_dev_decode *m) {
+    const int64_t keys = bsri_max(1, (int64_t)most), slots = (int64_t)ctas * ctx->sm_count;
+    int64_t parts = bsri_max(1, bsri_min(slots / tiles, keys / 64)), each;
+    if (asked->split > 0) parts = asked->split;
+    each = asked->order > 0 ? asked->order : bsri_ceil_div(bsri_ceil_div(keys, parts), 64) * 64;
+    parts = asked->split > 0 ? asked->split : bsri_ceil_div(keys, each);
+    if (parts > room) { /* what a plan asks for is refused then */
+        each = bsri_ceil_div(bsri_ceil_div(keys, room), 64) * 64;
+        parts = bsri_ceil_div(keys, each);
+    }
+    m->parts = (int32_t)bsri_min(parts, INT32_MAX), m->part_keys = (int32_t)bsri_min(each, INT32_MAX / 2);
+}
+/* Nanoseconds: as a stream of keys, or of products; and those of the kernels for many queries. */
+static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles,
+                             int ctas) {
+    const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
+    const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
+    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 90.0; /* bytes, by one CTA */
+    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0);
+    const double products = flops / (running / slots * 2.5e5);
+    return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
+}
+static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attention *p, double keys) {
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->q.rows, 64), turns = ceil(tiles / (2.0 * ctx->sm_count));
+    return 6000.0 + turns * 64 * (keys + 128) * 2 * (double)(p->q.cols + p->v.cols) / 1700.0;
+}
+/* Where others run as well (others), it must be expected to be faster, unless its plan is asked for. */
+static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_attention *p, int compute, int others,
+                                      const bsri_chooser *s, bsri_dev_decode *m) {
+    const bsr_plan *asked = s->asked;
+    const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
+    const int dt = p->q.dtype, hd = wide <= 64 ? 64 : wide <= 128 ? 128 : 256;
+    const int open = !asked->tile_rows && !asked->tile_cols && !asked->split && !asked->stages && !asked->order;
+    double most, mean, ns;
+    int64_t packed, tiles, room;
+    bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if ((p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || p->relative.data || p->padding.data ||
+        p->score_function || p->mask_function || p->drops)
+        return bsri_no(BSR_WHY_MODIFIED);
+    if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
+    packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
+    w.rows = packed <= 16 ? 16 : packed <= 32 && hd < 256 ? 32 : 64, w.head = hd;
+    if (asked->tile_rows == 16 || asked->tile_rows == 32 || asked->tile_rows == 64) w.rows = asked->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_FEW_QUERIES);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    m->tiles = (int32_t)bsri_ceil_div(packed, c.tile_rows);
+    tiles = (p->items / m->pack) * p->block_rows * m->tiles;
+    if (bsri_ceil_div(packed, c.tile_rows) > INT32_MAX || (double)p->items * (double)p->block_rows * (double)m->tiles > 1e9)
+        return bsri_no(BSR_WHY_SIZE);
+    mean = bsri_decode_keys(&p->mask, &most);
+    room = bsri_min(BSRI_DECODE_PARTS, (int64_t)(asked->workspace_bytes / (uint64_t)(m->rows * row_bytes)));
+    bsri_decode_cut(ctx, asked, most, tiles, x->ctas, bsri_max(1, room), m);
+    if (m->part_keys % 64) return bsri_no(BSR_WHY_PLAN);
+    if (open) {
+        const int parts = m->parts;
+        const double split = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        m->parts = 1, ns = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        if (split < ns) m->parts = parts, ns = split;
+        if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
+    }
+    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA,
+    c.split = m->parts;
+    c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
+    if (m->parts == 1) return c;
+    m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);
+    w = bsri_want(BSRI_FOR_DECODE_MERGE, BSRI_TIER_MMA, BSR_F32);
+    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows,
+    c.then_pdl = c.pdl;
+    return c;
+}
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -19527,13 +19820,15 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     const int keys = c.tile_cols, rows = c.tile_rows, streams = shared ? 1 : 2;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (p->modifies || p->drops || bsri_attention_newer(p) || !(p->scale > 1e-30 && p->scale < 1e30))
+        return bsri_no(BSR_WHY_MODIFIED);
     if (!c.kernel) return c;
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
@@ -19555,10 +19850,6 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
-
-static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
-    if (d) *to = *d;
-}
 
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
@@ -19588,6 +19879,31 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
     p->a_scales = job->a_scales, p->b_scales = job->b_scales;
+}
+
+/* The same of attention. */
+static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p) {
+    const bsr_attention_options *o = job->options;
+    memset(p, 0, sizeof *p);
+    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
+    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
+    bsri_dense_set(&p->slopes, o->slopes), bsri_dense_set(&p->sinks, o->sinks), bsri_dense_set(&p->row_max, job->row_max);
+    p->kind = o->block_kind, p->softcap = job->softcap, p->before = job->before, p->after = job->after;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group, p->m_group = job->m_group;
+    if (o->pages) p->pages = *o->pages;
+    p->keys = job->keys, p->k_page = job->page_step[0], p->v_page = job->page_step[1];
+    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask),
+    p->scale = job->scale, p->keep_scale = job->keep_scale;
+    memcpy(p->ms, job->mask_strides, sizeof p->ms);
+    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
+    p->score_function = o->score_function, p->mask_function = o->mask_function;
+    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    if (p->flags & BSR_ATTENTION_FULL) { /* no condition is left: kernels need not know of the flag */
+        p->flags &= BSR_ATTENTION_MASK_ADDITIVE, p->before = p->after = INT64_MAX / 2, p->mask_function = 0, p->kind = NULL;
+        if (p->padding_mode == BSR_MASK_MUL) memset(&p->padding, 0, sizeof p->padding);
+    }
+    p->modifies = bsri_attention_modifies(job);
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
@@ -19700,12 +20016,17 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
     bsri_dev_flash wgmma;
+    bsri_dev_decode decode;
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
                                   bsri_attention_params *m) {
-    if (bsri_wants(s, BSRI_TIER_WGMMA))
-        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    const int others = !p->pages.table && p->m_group == 1; /* kernels for many queries on tensor cores */
     if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, p, compute, others, s, &m->decode));
+    if (!others) s->refused[BSRI_TIER_WGMMA] = BSR_WHY_MODIFIED;
+    if (others && bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (others && bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
@@ -20212,6 +20533,21 @@ typedef struct bsri_dev_entries {
     int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
+/* One result of attention from partial ones: out's batch, in whose dimensions steps are. A launch has room for so many. */
+typedef struct bsri_dev_part {
+    const void *x, *y;
+    int64_t x_row, x_col, y_row, x_step[4], y_step[4];
+    int32_t y_dtype, reserved;
+} bsri_dev_part;
+typedef struct bsri_dev_parts {
+    bsr_dense out, lse; /* data null: absent */
+    bsri_batch batch;
+    int64_t rows;       /* of all items */
+    int32_t count, x_dtype;
+    bsri_dev_part part[BSRI_PARTIAL_MOST];
+} bsri_dev_parts;
+static_assert(sizeof(bsri_dev_parts) <= 4096 - 8, "parameters of a kernel");
+
 enum {
     BSRI_STAGE_STRUCTURE,
     BSRI_STAGE_CCOL,
@@ -20361,7 +20697,8 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
     cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
                                          c->pdl, c->cluster);
     for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
-        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl,
+                                 0);
     return e;
 }
 
@@ -21157,21 +21494,11 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
-    const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
     bsri_attention_params m;
-    memset(&p, 0, sizeof p);
-    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
-    bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
-    p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
-    p.scale = job->scale, p.keep_scale = job->keep_scale;
-    memcpy(p.ms, job->mask_strides, sizeof p.ms);
-    p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
-    p.score_function = o->score_function, p.mask_function = o->mask_function;
-    p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p.modifies = bsri_attention_modifies(job);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    bsri_cuda_describe(job, &p);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data))
+        return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
@@ -22128,6 +22455,35 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
     BSRI_TRY(bsri_cuda_layout_step(c, &d, BSRI_LAYOUT_RULES));
     return variable || l->kind == BSR_LAYOUT_BSLONGFORMER ? bsri_cuda_layout_lists(c, &d) : BSR_OK;
 }
+#endif
+
+#if BSRI_HAS_ATTENTION
+/* Steps of an operand in the batch's dimensions. */
+static void bsri_cuda_steps(const bsri_batch *b, const bsr_dense *d, int64_t (&step)[4]) {
+    for (int i = 1; i <= 4; i++)
+        step[4 - i] =
+            i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
+}
+static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
+    bsri_dev_parts p;
+    memset(&p, 0, sizeof p);
+    p.out = bsri_dense_used(g->out), p.batch = g->batch, p.count = (int32_t)g->count, p.x_dtype = g->x[0].dtype;
+    if (g->lse) p.lse = bsri_dense_used(g->lse);
+    if (!bsri_mul(g->batch.count, g->out->rows, &p.rows)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (int64_t i = 0; i < g->count; i++) {
+        const bsr_dense x = bsri_dense_used(&g->x[i]), y = bsri_dense_used(&g->y[i]);
+        bsri_dev_part *part = &p.part[i];
+        part->x = x.data, part->y = y.data, part->x_row = x.row_stride, part->x_col = x.col_stride, part->y_row = y.row_stride;
+        part->y_dtype = y.dtype;
+        bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);
+    }
+    if (g->compute == BSR_F64)
+        BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<float>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    return BSR_OK;
+}
+#else
+static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { return BSR_UNSUPPORTED; }
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */

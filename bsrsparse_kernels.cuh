@@ -43,6 +43,8 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     attention-decode        few queries: heads packed into a tile, keys split among CTAs
+     device-merge            one result of attention from partial ones
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -9782,14 +9784,29 @@ __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, i
     return make_uint4(x0, x1, x2, x3);
 }
 
+__device__ __forceinline__ int64_t bsri_dev_length(const int32_t *lengths, int64_t item, int64_t rows) {
+    return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
+}
+/* The number that an operand of 1 x 1 has for an item. */
+__device__ __forceinline__ double bsri_dev_number_of(const bsri_batch *b, int64_t item, const bsr_dense *d, double otherwise) {
+    return d->data ? bsri_dev_number<double>(d->data, d->dtype, bsri_dense_offset(b, item, d)) : otherwise;
+}
+__device__ __forceinline__ float bsri_dev_tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ double bsri_dev_tanh(double x) { return tanh(x); }
+
 /* One query tile: operands of its batch item, place of its rows. */
 struct bsri_dev_query {
     bsri_item mask;
     const char *q, *k, *v, *relative, *padding;
+    const uint8_t *kind;   /* of its blocks, or null */
+    const int32_t *counts; /* of its block columns' keys, or null */
+    const int32_t *table;  /* of its pages, or null */
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
+    int64_t q_rows, k_rows;                           /* that there are, by lengths */
     int rows;
-    int64_t first, end, limit; /* stored blocks; keys that any row may attend to */
-    int64_t out;               /* element of out where its first row starts */
+    int64_t first, end, low, limit; /* stored blocks; from which key on, and up to which, conditions let any row attend */
+    int64_t out;                    /* element of out where its first row starts */
+    double slope, sink;             /* 0, -inf: none */
 
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
@@ -9800,30 +9817,64 @@ struct bsri_dev_query {
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
-        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+        const int64_t own = item - head + head / p.m_group;
+        mask = bsri_dev_matrix_item(&p.batch, own, &p.mask);
         q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
         k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
         v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
         relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        limit = p.k.rows;
-        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
+        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.keys);
+        table = p.pages.table ? p.pages.table + batch * p.pages.stride : nullptr;
+        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, own, &p.mask).col : nullptr;
+        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
+        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        if (row >= q_rows) end = first;
         return true;
     }
-    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. By columns
-       of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
+    __device__ __forceinline__ int kind_of(const bsri_dev_attention &p, int64_t at) const {
+        return p.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : kind ? kind[at] : (int)BSR_BLOCK_PARTIAL;
+    }
+    /* Keys [from, to) of stored block `at` of column bc that some row may attend to; what it is. */
+    __device__ __forceinline__ int keys(const bsri_dev_attention &p, int64_t at, int64_t bc, int64_t &from, int64_t &to) const {
+        const int64_t width = p.mask.block_cols;
+        const int what = kind_of(p, at);
+        from = bc * width, to = bsri_min(k_rows, from + (counts ? bsri_min(width, counts[bc]) : width));
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, low), to = bsri_min(to, limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+    /* Elements before the row of a key, from which rows go on to the end of its page; how many of them. */
+    __device__ __forceinline__ int64_t place(const bsri_dev_attention &p, int64_t col, int64_t row_stride, int64_t step) const {
+        if (!table) return col * row_stride;
+        const int64_t page = bsri_divide(col, p.k.rows);
+        return table[page] * step + (col - page * p.k.rows) * row_stride;
+    }
+    __device__ __forceinline__ int beside(const bsri_dev_attention &p, int64_t col, int64_t most) const {
+        return (int)(table ? bsri_min(most, p.k.rows - col % p.k.rows) : most);
+    }
+    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of
+       the mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
         const F none = -bsri_dev_inf<F>();
+        const int64_t away = col - row - i - p.causal_offset;
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
+        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
         if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
         if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        if (slope != 0) s -= (F)(slope * (double)(away < 0 ? -away : away));
         if (padding && p.padding_mode == BSR_MASK_ADD)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
         if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
-        if ((p.flags & BSR_ATTENTION_CAUSAL) && col > at.row + p.causal_offset) return none;
+        if (at.row >= q_rows) return none;
+        if (full) return s;
+        if (away > p.after || away < -p.before) return none;
         if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
         if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
         if (padding && p.padding_mode == BSR_MASK_MUL)
@@ -9833,6 +9884,19 @@ struct bsri_dev_query {
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
         const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
         return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
+    }
+    /* What the sums of row + i are multiplied by as the sink joins them; top: their reference, which may become the sink's. */
+    template <class F> __device__ __forceinline__ F join_sink(int64_t i, F &top, F &sum) const {
+        const F x = (F)sink, old = top;
+        if (!(x > -bsri_dev_inf<F>()) || row + i >= q_rows) return 1;
+        if (old < x) top = x;
+        const F factor = old < x ? bsri_dev_exp(old - x) : F(1);
+        sum = sum * factor + bsri_dev_exp(x - top);
+        return factor;
+    }
+    __device__ __forceinline__ void store_max(const bsri_dev_attention &p, int64_t i, double max) const {
+        bsri_dev_store(p.row_max.data, p.row_max.dtype,
+                       bsri_dense_offset(&p.batch, item, &p.row_max) + (row + i) * p.row_max.row_stride, max);
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
         bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
@@ -9865,12 +9929,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     }
     /* What stands between product and softmax; scores beyond `width` are forbidden. value: of the mask's, of the first score. */
     __device__ __forceinline__ void modify(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t col, int width,
-                                           int64_t value) {
+                                           int64_t value, bool full) {
         for (int i = threadIdx.x; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             F &x = score[m][n];
             if (n >= width) x = -bsri_dev_inf<F>();
-            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2]);
+            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2], full);
         }
         __syncthreads();
     }
@@ -9906,11 +9970,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 #pragma unroll
             for (int j = 0; j < Tile::RN; j++)
                 if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+        const int64_t first = t.place(p, col, p.v.row_stride, p.v_page);
         for (int k0 = 0; k0 < width; k0 += KC) {
             const int kc = width - k0 < KC ? width - k0 : KC;
             for (int i = threadIdx.x; i < TN * KC; i += 256) {
                 const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                const int64_t at = (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
+                const int64_t at = first + (k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
                 s.b[k][n] = n < depth && k < kc ? bsri_dev_number<F>(t.v, p.v.dtype, at) : F(0);
             }
             __syncthreads();
@@ -9935,15 +10000,18 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
         for (int i = own; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             if (n >= depth) continue;
-            const F x = score[m][n], max = top[m];
+            F max = top[m], total = sum[m];
+            const F x = score[m][n] * t.join_sink(m, max, total);
             const F y =
-                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
+                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / total) : F(0)) : bsri_dev_nan<F>();
             bsri_dev_store(p.out.data, p.out.dtype, first + m * p.out.row_stride + n * p.out.col_stride, y);
         }
-        if (p.lse.data && t.panel == 0 && own < t.rows) {
-            const F max = top[own];
+        if (t.panel == 0 && own < t.rows) {
+            F max = top[own], total = sum[own];
+            if (p.row_max.data) t.store_max(p, own, (double)max);
+            t.join_sink(own, max, total);
             const bool some = max > -bsri_dev_inf<F>() && max < bsri_dev_inf<F>();
-            t.store_lse(p, own, some ? (double)max + log((double)sum[own]) : (double)max);
+            if (p.lse.data) t.store_lse(p, own, some ? (double)max + log((double)total) : (double)max);
         }
         __syncthreads();
     }
@@ -9956,24 +10024,33 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     typedef bsri_simt<L> Tile;
     typedef typename L::number F;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
-    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
+    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
+    __shared__ bool some;
+    const int64_t total = p.items * p.panels * p.tiles * p.block_rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        bsri_dev_query t;
-        if (!t.begin(p, work)) continue;
+        if (threadIdx.x == 0) some = t.begin(p, work);
+        __syncthreads();
+        if (!some) {
+            __syncthreads();
+            continue;
+        }
         const int64_t d0 = t.panel * Tile::TN, depth = bsri_min(Tile::TN, p.v.cols - d0);
         F out[Tile::RM][Tile::RN] = {};
         if (threadIdx.x < Tile::TM) tile.top[threadIdx.x] = -bsri_dev_inf<F>(), tile.sum[threadIdx.x] = 0;
         for (int64_t at = t.first; at < t.end; at++) {
-            const int64_t first = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc, end = bsri_min(bc, t.limit - first);
-            for (int64_t in = 0; in < end; in += Tile::TN) {
-                const int64_t col = first + in;
-                const int width = (int)bsri_min(Tile::TN, end - in);
+            const int64_t bc = bsri_index(t.mask.col, p.mask.index_dtype, at);
+            int64_t from, to;
+            const bool full = t.keys(p, at, bc, from, to) == BSR_BLOCK_FULL;
+            for (int64_t col = from; col < to;) {
+                const int64_t in = col - bc * p.mask.block_cols;
+                const int width = t.beside(p, col, bsri_min(Tile::TN, to - col));
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, p.k.dtype, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, p.k.dtype, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
-                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
+                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
+                col += width;
             }
         }
         __syncthreads();
@@ -11347,6 +11424,787 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-decode: few queries: heads packed into a tile, keys split among CTAs               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Elements of an operand before an item, whose batch dimensions but the last are at x, and a head. */
+struct bsri_decode_item {
+    int64_t x[3];
+    __device__ __forceinline__ bsri_decode_item(const bsri_dev_decode &m, int64_t b) {
+        x[0] = x[1] = 0, x[2] = b;
+        if (!m.deep) return;
+        x[1] = bsri_divide(b, m.outer[1]), x[2] = b - x[1] * m.outer[1];
+        x[0] = bsri_divide(x[1], m.outer[0]), x[1] -= x[0] * m.outer[0];
+    }
+    __device__ __forceinline__ int64_t at(const bsri_dev_decode &m, int operand, int64_t head) const {
+        const int64_t *step = m.step[operand];
+        int64_t n = x[2] * step[2] + head * step[3];
+        if (m.deep) n += x[0] * step[0] + x[1] * step[1];
+        return n;
+    }
+};
+/* What a row's sums are multiplied by, and what else is told of it. */
+struct bsri_decode_end {
+    float factor;
+    double lse;
+    /* top: the largest score; sum: of powers relative to it; sink: a score by e, or -inf. */
+    __device__ __forceinline__ bsri_decode_end(const bsri_dev_decode &m, float top, float sum, float sink) {
+        float unit = 1.0f;
+        double base = (double)top * m.natural;
+        if (sink > -bsri_dev_inf<float>()) {
+            const float more = fmaf(top, m.p.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
+            if (!(more < 0)) sum += bsri_dev_exp2(-more);
+            else unit = bsri_dev_exp2(more), sum = fmaf(sum, unit, 1.0f), base = (double)sink, top = sink;
+        }
+        const bool some = top > -bsri_dev_inf<float>() && top < bsri_dev_inf<float>();
+        factor = some ? unit / sum : top < 0 ? 0.0f : bsri_dev_nan<float>();
+        lse = some ? base + (double)logf(sum) : (double)top;
+    }
+};
+/* A row of out is done: lse and the largest score, by one thread; the threads store four elements each. */
+struct bsri_decode_row {
+    int64_t at;
+    float factor;
+    __device__ __forceinline__ bsri_decode_row() : at(0), factor(0) {}
+    __device__ __forceinline__ bsri_decode_row(const bsri_dev_decode &m, const bsri_decode_item &item, int64_t b, int64_t head,
+                                               int64_t row, float top, float sum, bool first) {
+        const bool there = !m.p.lengths.q_lengths || row < m.p.lengths.q_lengths[b];
+        const float none = -bsri_dev_inf<float>();
+        if (!there) top = none;
+        const float sink = there && m.p.sinks.data
+                               ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+                               : none;
+        const bsri_decode_end end(m, top, sum, sink);
+        at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
+        if (!first) return;
+        if (m.p.lse.data)
+            bsri_dev_store(m.p.lse.data, m.p.lse.dtype, item.at(m, BSRI_DECODE_LSE, head) + row * m.p.lse.row_stride, end.lse);
+        if (m.p.row_max.data)
+            bsri_dev_store(m.p.row_max.data, m.p.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.p.row_max.row_stride,
+                           (double)top * m.natural);
+    }
+    __device__ __forceinline__ void store(const bsri_dev_decode &m, int d, const float4 &x) const {
+        const bool zero = factor == 0;
+        const float y[4] = {zero ? 0 : x.x * factor, zero ? 0 : x.y * factor, zero ? 0 : x.z * factor, zero ? 0 : x.w * factor};
+        for (int i = 0; i < 4; i += 2)
+            bsri_attention_store(m.p, at + (d + i) * m.p.out.col_stride, y[i], y[i + 1], m.p.q.dtype);
+    }
+};
+/* Sums of a part, of all rows. */
+__device__ __forceinline__ float *bsri_decode_sums(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return m.sums + (part * m.rows + row) * m.p.v.cols;
+}
+__device__ __forceinline__ float2 *bsri_decode_tops(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return (float2 *)(m.sums + m.parts * m.rows * m.p.v.cols) + part * m.rows + row;
+}
+
+#ifdef BSRI_MMA_CODE
+/* A part of the keys of a tile: what a CTA does at a time. Packed row n of a block row is query row n / pack of it, of head
+   n % pack of those that are packed. */
+struct bsri_decode_unit {
+    int64_t b, br;
+    int head, part;      /* the first head */
+    int packed, rows;    /* the tile's first packed row, how many it has: of the last block row's some may have none */
+    int last;            /* there is no unit left, this is none */
+    int q_first, q_last; /* query rows, of all */
+    int keys, list;      /* that the item has; of the block row's list */
+    const char *col;     /* its columns */
+    const uint8_t *kind;
+    const int32_t *counts, *table;
+
+    __device__ __forceinline__ void begin(const bsri_dev_decode &m, int64_t work, int tile_rows) {
+        const int64_t tiles = m.p.block_rows * m.tiles;
+        last = work >= bsri_divide(m.p.items, m.pack) * tiles * m.parts, rows = 0;
+        if (last) return;
+        int64_t n = bsri_divide(work, m.packs), tile;
+        head = (int)(work - n * m.packs) * m.pack;
+        tile = n, n = bsri_divide(n, tiles), tile -= n * tiles;
+        b = bsri_divide(n, m.parts), part = (int)(n - b * m.parts);
+        br = bsri_divide(tile, m.tiles), packed = (int)(tile - br * m.tiles) * tile_rows;
+        const int64_t first = br * m.p.mask.block_rows, all = bsri_min(m.p.mask.block_rows, m.p.q.rows - first) * m.pack;
+        rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
+        if (!rows) return;
+        q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
+        const bsri_decode_item item(m, b);
+        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2, own = head / (int)m.p.m_group;
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, own) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, own), from = bsri_dev_index(crow, dt, 0);
+        list = (int)((bsri_dev_index(crow, dt, 1) - from) * m.p.mask.block_cols);
+        col = (const char *)m.p.mask.col_indices + (cols + from << shift);
+        kind = m.p.kind ? m.p.kind + cols + from : nullptr;
+        keys = m.keys;
+        if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
+        table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
+    }
+    /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
+    __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.p.before));
+    }
+    __device__ __forceinline__ int high(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.p.after + 1));
+    }
+};
+/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows.
+   Units: the one whose keys are multiplied, the next one, whose keys may be asked for already. */
+template <class L> struct bsri_decode_control {
+    int key[L::TEAMS][L::STAGES][L::KEYS];
+    int whole[L::TEAMS][L::STAGES][L::TEAM];
+    uint64_t full[2];
+    bsri_decode_unit unit[2];
+
+    __device__ __forceinline__ const bsri_decode_unit &wait(int n) const {
+        bsri_mbarrier_wait(bsri_smem_address(&full[n % 2]), n / 2 & 1);
+        return unit[n % 2];
+    }
+    /* Unit n, by the warp whose turn it is; what it will ask for first comes to the L2. */
+    __device__ __forceinline__ void plan(const bsri_dev_decode &m, int n, int warp) {
+        const int lane = threadIdx.x % 32;
+        bsri_decode_unit &t = unit[n % 2];
+        if (n % L::WARPS != warp) return;
+        if (lane == 0)
+            t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
+        __syncwarp();
+#if __CUDA_ARCH__ >= 900
+        if (!t.rows) return;
+        const bsri_decode_item item(m, t.b);
+        const int64_t size = m.p.mask.index_dtype == BSR_I64 ? 8 : 4, all = t.list / m.p.mask.block_cols * size;
+        const int64_t from = bsri_divide((int64_t)t.part * m.part_keys, m.p.mask.block_cols) * size + lane * 128;
+        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128)
+            bsri_dev_prefetch(t.col + from);
+        for (int i = lane; i < t.rows; i += 32) {
+            const int at = t.packed + i, row = at / m.pack;
+            const int64_t q = item.at(m, BSRI_DECODE_Q, t.head + at - row * m.pack) +
+                              (t.br * m.p.mask.block_rows + row) * m.p.q.row_stride;
+            for (int d = 0; d < m.p.q.cols; d += 64) bsri_dev_prefetch((const char *)m.p.q.data + 2 * (q + d));
+        }
+#endif
+    }
+};
+
+/* Which keys a warp asks for: those of its team's steps, 16 a warp, of which some have keys that a row may attend to. */
+template <class L> struct bsri_decode_list {
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int team, warp, lane;      /* warp: of the team */
+    const bsri_decode_unit *t;       /* the unit at work, number `unit` */
+    const char *k, *v;
+    int from, end, steps, low, high; /* keys of the list; what any row may attend to */
+    int low_all, high_all;           /* what all may */
+    int at, base;                    /* the next step; the first of 32 of which `some` have keys */
+    uint32_t some;
+    int unit, key, place, page;      /* lane % 16's key of the next step, its row in its page */
+    bool done, ready;                /* there is no unit left; the next step's keys are looked up */
+
+    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, bsri_decode_control<L> &c, int warp_)
+        : m(m_), control(c), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), unit(-1), key(0), place(0),
+          page(0), done(false), ready(false) {
+        open();
+    }
+    __device__ __forceinline__ void open() {
+        t = &control.wait(++unit);
+        done = t->last, at = steps = 0, base = -32, some = 0;
+        if (!t->rows) return;
+        const bsri_decode_item item(m, t->b);
+        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t->head / (int)m.p.k_group);
+        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t->head / (int)m.p.v_group);
+        from = (int)bsri_min(t->list, (int64_t)t->part * m.part_keys);
+        end = t->part + 1 == m.parts ? t->list : (int)bsri_min(t->list, (int64_t)from + m.part_keys);
+        steps = ((end - from + L::KEYS - 1) / L::KEYS - team + L::TEAMS - 1) / L::TEAMS;
+        low = t->low(m, t->q_first), high = t->high(m, t->q_last), low_all = t->low(m, t->q_last);
+        high_all = t->high(m, t->q_first);
+    }
+    __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
+    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t->col, m.p.mask.index_dtype, n); }
+    __device__ __forceinline__ int kind(int n) const { return t->kind ? (int)t->kind[n] : 0; }
+    /* Has a step a block with keys that a row may attend to? */
+    __device__ __forceinline__ bool useful(int step) const {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int t0 = first(step), t1 = min(t0 + L::KEYS, end) - 1;
+        if (step >= steps) return false;
+        for (int n = (int)((uint32_t)t0 / bc); n <= (int)((uint32_t)t1 / bc); n++) {
+            const int x = column(n) * (int)bc, how = kind(n);
+            if (how == BSR_BLOCK_FULL ? x < t->keys : how == BSR_BLOCK_PARTIAL && x < high && x + (int)bc > low) return true;
+        }
+        return false;
+    }
+    /* Goes to the next step that is useful, from `at` on; false: there is none. */
+    __device__ __forceinline__ bool find() {
+        for (;;) {
+            if (at >= steps) return false;
+            if (at >= base + 32) base = at, some = __ballot_sync(~0u, useful(at + lane));
+            const uint32_t left = some >> (at - base);
+            if (left) {
+                at += __ffs((int)left) - 1;
+                return true;
+            }
+            at = base + 32;
+        }
+    }
+    /* Looks the keys of step `at` up. */
+    __device__ __forceinline__ void look() {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int i = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)i / bc), in = i - n * (int)bc;
+        key = BSRI_DECODE_NO_KEY, place = -1, page = 0;
+        if (i >= end) return;
+        const int c = column(n), how = kind(n), x = c * (int)bc + in;
+        if (x >= t->keys || (t->counts && in >= t->counts[c]) || how == BSR_BLOCK_SKIP) return;
+        if (how != BSR_BLOCK_FULL && (x < low || x >= high)) return;
+        key = how == BSR_BLOCK_FULL ? x | BSRI_DECODE_FULL : x, place = x;
+        if (!t->table) return;
+        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t->table[page];
+    }
+    /* The next step of this unit or, while that before it is multiplied, of the next one: its keys are looked up. */
+    __device__ __forceinline__ void prepare(int multiplied) {
+        ready = false;
+        while (!done) {
+            if (find()) {
+                look();
+                ready = true;
+                return;
+            }
+            if (unit > multiplied) return;
+            open();
+        }
+    }
+    /* No step of unit n is still to be asked for. */
+    __device__ __forceinline__ bool past(int n) const { return done || unit > n; }
+};
+
+/* A warp: 16 MT rows of the tile, and with its team the keys of some steps. */
+template <class L> struct bsri_decode_warp {
+    typedef typename L::type T;
+    static constexpr int HD = L::HD, MT = L::MT, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
+    static constexpr int BESIDE = 32 / CH; /* keys that a warp copies at once */
+    static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    typedef float scores[MT][NT][4];
+    typedef uint32_t parts[MT][NT / 2][4]; /* probabilities as an operand */
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int own, team, warp, lane, quad, pair; /* own: the warp's number; warp: of the team */
+    const uint32_t ring, queries;                /* of the team, of all, in shared memory */
+    int low[MT][2], high[MT][2];                 /* keys that the lane's rows may attend to */
+    float slope[MT][2];
+    int row[MT][2];
+    float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
+    uint32_t q[L::HOLD_Q ? KS : 1][4];
+
+    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, bsri_decode_control<L> &c, uint32_t memory, int warp_)
+        : m(m_), control(c), own(warp_), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), quad(lane / 4),
+          pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING + L::SCRATCH) {}
+    /* Queries to shared memory, where there is no room for them in registers. */
+    __device__ __forceinline__ void load_queries(const bsri_decode_unit &t, const bsri_decode_item &item) const {
+        for (int n = own * 32 + lane; n < L::ROWS * CH; n += L::WARPS * 32) {
+            const int r = n / CH, c = n % CH, at = min(r, t.rows - 1) + t.packed, i = at / m.pack;
+            const int64_t from = item.at(m, BSRI_DECODE_Q, t.head + at - i * m.pack) +
+                                 (t.br * m.p.mask.block_rows + i) * m.p.q.row_stride + c * 8;
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (r < t.rows && c * 8 < m.p.q.cols) x = bsri_dev_load16((const char *)m.p.q.data + 2 * from);
+            bsri_mma_put16(queries + r * LINE + (c ^ (r & 7)) * 16, x);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+    __device__ __forceinline__ void begin(const bsri_decode_unit &t) {
+        const bsri_decode_item item(m, t.b);
+        if (!L::HOLD_Q) load_queries(t, item);
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int n = (warp * MT + i) * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, of = at / m.pack;
+                const int64_t head = t.head + at - of * m.pack;
+                const bool there = n < t.rows;
+                row[i][h] = (int)(t.br * m.p.mask.block_rows) + of;
+                low[i][h] = there ? t.low(m, row[i][h]) : BSRI_DECODE_NO_KEY, high[i][h] = t.high(m, row[i][h]);
+                slope[i][h] = 0;
+                if (m.p.slopes.data)
+                    slope[i][h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data + 2 * (item.at(m, BSRI_DECODE_Q, head) +
+                                                                                          row[i][h] * m.p.q.row_stride + pair));
+#pragma unroll
+                for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
+                    q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
+                    q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+                }
+                top[i][h] = -bsri_dev_inf<float>(), sum[i][h] = 0;
+            }
+#pragma unroll
+        for (int d = 0; d < MT * HD / 2; d++) out[d / (HD / 2)][d / 4 % (HD / 8)][d % 4] = 0;
+    }
+    /* Asks for the keys of a step and their values. */
+    __device__ __forceinline__ void issue(const bsri_decode_list<L> &list, int stage) {
+        const bool whole = (list.key & BSRI_DECODE_FULL) || (list.key >= list.low_all && list.key < list.high_all);
+        const bool all = __all_sync(~0u, whole);
+        if (lane < 16) control.key[team][stage][warp * 16 + lane] = list.key;
+        if (lane == 0) control.whole[team][stage][warp] = all;
+        const int r0 = lane / CH, c = lane % CH, k_some = c * 8 < m.p.q.cols, v_some = c * 8 < m.p.v.cols;
+        const uint32_t to = ring + stage * L::STAGE + warp * 16 * LINE;
+#pragma unroll
+        for (int i = 0; i < 16; i += BESIDE) {
+            const int r = i + r0, place = __shfl_sync(~0u, list.place, r), page = __shfl_sync(~0u, list.page, r);
+            const int64_t at = max(place, 0);
+            const int bytes = place >= 0 ? 16 : 0;
+            const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
+            if (k_some) bsri_cp_async(piece, list.k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (v_some)
+                bsri_cp_async(piece + L::KEYS * LINE, list.v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
+        }
+    }
+    /* Scores of keys that begin at `keys`. */
+    __device__ __forceinline__ void form(scores &s, uint32_t keys) const {
+        uint32_t a[MT][4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t from = queries + (warp * MT * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at), bsri_dev_opaque(from); /* pieces' places are computed where they are used */
+        bsri_mma_load(b[0], at);
+#pragma unroll
+        for (int n = 0; n < KS * NT / 2; n++) {
+            const int j = n % (NT / 2), next = n + 1;
+            if (next < KS * NT / 2) bsri_mma_load(b[next % 2], (at ^ next / (NT / 2) * 32) + next % (NT / 2) * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                if (!L::HOLD_Q && j == 0) bsri_mma_load(a[i], (from ^ n / (NT / 2) * 32) + i * 16 * LINE);
+#pragma unroll
+                for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[i][e] = q[L::HOLD_Q ? n / (NT / 2) : 0][e];
+                bsri_mma<T>(s[i][2 * j], a[i], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(s[i][2 * j + 1], a[i], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
+    __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
+        bool shield = false;
+        if (m.modified) {
+#pragma unroll
+            for (int n = 0; n < MT * NT * 4; n++) {
+                const int i = n / (NT * 4), h = n / 2 % 2;
+                float &x = s[i][n / 4 % NT][n % 4];
+                x *= (float)m.p.scale;
+                if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
+                if (m.p.slopes.data) {
+                    const int key = keys[n / 4 % NT * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
+                    x -= slope[i][h] * fabsf((float)(key - row[i][h] - m.p.causal_offset));
+                }
+            }
+        }
+#pragma unroll
+        for (int w = 0; w < L::SPAN / 16; w++) {
+            if (whole[w]) continue;
+#pragma unroll
+            for (int n = 2 * w; n < 2 * w + 2; n++) {
+                const int2 both = *(const int2 *)&keys[n * 8 + pair];
+#pragma unroll
+                for (int e = 0; e < MT * 4; e++) {
+                    const int key = e % 2 ? both.y : both.x, i = e / 4, h = e / 2 % 2;
+                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+                    if (!open) s[i][n][e % 4] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
+                }
+            }
+        }
+        return __any_sync(~0u, shield);
+    }
+    /* Online softmax: scores become probabilities. */
+    __device__ __forceinline__ void fold(scores &s) {
+        bool grown = false;
+        float most[MT][2];
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            float x = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+#pragma unroll
+            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+            most[i][h] = x, grown |= !(x <= top[i][h]);
+        }
+        if (__any_sync(~0u, grown)) {
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                float x = bsri_dev_max(most[i][h], top[i][h]);
+                x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+                const float factor = x == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - x) * m.p.unit);
+                top[i][h] = x, sum[i][h] *= factor;
+#pragma unroll
+                for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * m.p.unit;
+#pragma unroll
+            for (int n = 0; n < NT * 2; n++) {
+                float &x = s[i][n / 2][2 * h + n % 2];
+                x = bsri_dev_exp2(fmaf(x, m.p.unit, -base)), sum[i][h] += x;
+            }
+        }
+    }
+    /* Is a value not finite? */
+    __device__ __forceinline__ bool odd(uint32_t values) const {
+        bool found = false;
+        for (int i = lane; i < L::SPAN * HD / 2; i += 32) {
+            const uint32_t x = bsri_mma_load_word(values + i * 4);
+            found |= (x & EXPONENT) == EXPONENT || (x >> 16 & EXPONENT) == EXPONENT;
+        }
+        return __any_sync(~0u, found);
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) {
+        float x[2];
+        bsri_dev_unpack(x, bits, T::DTYPE);
+        return x[0];
+    }
+    /* Adds probabilities times values one by one, but for what is forbidden: 0 times what is not finite would be NaN. */
+    __device__ __forceinline__ void add_odd(const parts &a, const int *keys, uint32_t values) {
+#pragma unroll 1
+        for (int n = 0; n < L::SPAN; n++) {
+            const int source = (lane & ~3) | (n % 8 / 2), key = keys[n];
+            float x[MT][2];
+            bool open[MT][2];
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                uint32_t w = 0;
+#pragma unroll
+                for (int j = 0; j < NT; j++) bsri_dev_pick(w, a[i][j / 2][j % 2 * 2 + h], n / 8, j);
+                x[i][h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+                open[i][h] = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+            }
+#pragma unroll 1
+            for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                const uint32_t y = bsri_mma_load_word(values + n * LINE + (d ^ (n & 7)) * 16 + pair * 2);
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        if (open[i][h])
+                            out[i][0][2 * h] += x[i][h] * number(y & 0xffffu), out[i][0][2 * h + 1] += x[i][h] * number(y >> 16);
+                    bsri_dev_rotate(out[i]);
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void add(const parts &a, uint32_t values) {
+        uint32_t b[2][4], at = values + lane % 16 * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at);
+        bsri_mma_load_t(b[0], at);
+#pragma unroll
+        for (int n = 0; n < NT / 2 * KS; n++) {
+            const int d = n % KS, next = n + 1;
+            if (next < NT / 2 * KS) bsri_mma_load_t(b[next % 2], (at ^ next % KS * 32) + next / KS * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                bsri_mma<T>(out[i][2 * d], a[i][n / KS], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(out[i][2 * d + 1], a[i][n / KS], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* The keys in a stage. */
+    __device__ __forceinline__ void step(int stage) {
+#pragma unroll 1
+        for (int first = 0; first < L::KEYS; first += L::SPAN) {
+            const int *keys = control.key[team][stage] + first;
+            const uint32_t at = ring + stage * L::STAGE + first * LINE, values = at + L::KEYS * LINE;
+            scores s = {};
+            parts a;
+            form(s, at);
+            const bool shield = modify(s, keys, control.whole[team][stage] + first / 16);
+            fold(s);
+#pragma unroll
+            for (int n = 0; n < MT * NT * 2; n++)
+                a[n / (NT * 2)][n / 4 % (NT / 2)][n % 4] =
+                    bsri_pack<T>(s[n / (NT * 2)][n / 2 % NT][n % 2 * 2], s[n / (NT * 2)][n / 2 % NT][n % 2 * 2 + 1]);
+            if (shield && odd(values)) add_odd(a, keys, values);
+            else add(a, values);
+        }
+    }
+    __device__ __forceinline__ void team_sync() const {
+        if (L::TEAM == 1) __syncwarp();
+        else bsri_named_sync(2 + team, 32 * L::TEAM);
+    }
+};
+/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and
+   the sum. */
+template <class L> struct bsri_decode_totals {
+    float sum[L::WARPS][4][L::HD + 4];
+    float2 top[L::WARPS][4];
+};
+/* Row 4 round + i of warp w of each team, row n of the tile, from those of the teams. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_unit &t,
+                                                 const bsri_decode_totals<L> &totals, int w, int i, int n) {
+    const bsri_decode_item item(m, t.b);
+    const int at = t.packed + n, of = at / m.pack, lane = threadIdx.x % 32;
+    const int64_t row = t.br * m.p.mask.block_rows + of, head = t.head + at - of * m.pack;
+    const int64_t whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
+    float top = -bsri_dev_inf<float>(), sum = 0, weight[L::TEAMS];
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::TEAM + w][i].x);
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) {
+        const float2 x = totals.top[team * L::TEAM + w][i];
+        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit), sum += weight[team] * x.y;
+    }
+    if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
+    if (m.parts > 1 && top == -bsri_dev_inf<float>()) return;
+    const bsri_decode_row end = m.parts > 1 ? bsri_decode_row() : bsri_decode_row(m, item, t.b, head, row, top, sum, lane == 0);
+    for (int d = lane * 4; d < m.p.v.cols; d += 128) {
+        float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int team = 0; team < L::TEAMS; team++) {
+            const float4 y = *(const float4 *)&totals.sum[team * L::TEAM + w][i][d];
+            x.x += weight[team] * y.x, x.y += weight[team] * y.y, x.z += weight[team] * y.z, x.w += weight[team] * y.w;
+        }
+        if (m.parts > 1) *(float4 *)(bsri_decode_sums(m, t.part, whole) + d) = x;
+        else end.store(m, d, x);
+    }
+}
+/* A unit's end: all warps that multiply. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t,
+                                                   bsri_decode_totals<L> &totals) {
+    const int rows = t.rows; /* behind the last barrier another unit may stand there */
+#pragma unroll
+    for (int e = 0; e < L::MT * 2; e++) {
+        float &all = w.sum[e / 2][e % 2];
+        all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
+    }
+#pragma unroll
+    for (int round = 0; round < 4 * L::MT; round++) {
+        const int i = round / 4, h = round / 2 % 2;
+        if (4 * round >= rows) break; /* the team's first warp has none, nor has another */
+        if (w.quad / 4 == round % 2) {
+            float *const to = totals.sum[w.own][w.quad % 4] + w.pair;
+            if (w.pair == 0) totals.top[w.own][w.quad % 4] = make_float2(w.top[i][h], w.sum[i][h]);
+#pragma unroll
+            for (int d = 0; d < L::HD / 8; d++) *(float2 *)(to + d * 8) = make_float2(w.out[i][d][2 * h], w.out[i][d][2 * h + 1]);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+        for (int n = w.own; n < 4 * L::TEAM; n += L::WARPS) {
+            const int tile_row = n / 4 * 16 * L::MT + 4 * round + n % 4;
+            if (tile_row < rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+}
+/* The warps that multiply, which ask for their keys themselves. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory,
+                                                     int warp) {
+    bsri_decode_list<L> list(m, c, warp);
+    bsri_decode_warp<L> w(m, c, bsri_smem_address(memory), warp);
+    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)(memory + L::RING);
+    int left = 0, ahead = 0; /* steps under way of the unit at work, of the next one */
+    uint32_t there = 0;      /* which stages have one */
+    const auto ask = [&](int unit, int stage) {
+        if (!list.ready) list.prepare(unit);
+        if (list.ready) {
+            w.issue(list, stage);
+            there |= 1u << stage, left += list.unit == unit, ahead += list.unit != unit, list.at++;
+            list.prepare(unit);
+        }
+        bsri_cp_async_commit();
+    };
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++) ask(0, i);
+    int stage = 0;
+#pragma unroll 1
+    for (int unit = 0;; unit++, left = ahead, ahead = 0) {
+        const bsri_decode_unit &t = c.unit[unit % 2]; /* the list is there already */
+        if (t.last) return;
+        if (t.rows) w.begin(t);
+#pragma unroll 1
+        while (left || !list.past(unit)) {
+            bsri_cp_async_wait<L::STAGES - 2>();
+            w.team_sync();
+            ask(unit, stage ? stage - 1 : L::STAGES - 1);
+            if (there >> stage & 1) {
+                there &= ~(1u << stage), left--;
+                if (w.warp * 16 * L::MT < t.rows) w.step(stage);
+            }
+            stage = stage + 1 == L::STAGES ? 0 : stage + 1;
+        }
+        if (t.rows) bsri_decode_finish<L>(w, t, totals);
+        else bsri_named_sync(1, L::WARPS * 32);
+        c.plan(m, unit + 2, warp); /* where this unit stood, which nobody reads any more */
+    }
+}
+#endif
+
+/* bsri_attention_decode: a CTA stays and takes units, a part of the keys of a tile of packed query rows each, in turn.
+   Its tile is the choice of bsri_decode_choose() (>>cuda-plan-rows).
+
+   Threads: WARPS warps in teams of TEAM, each warp 16 MT of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th
+   step of the part, and each of its warps asks for 16 keys of that and their values, by lists that go on with the next unit while
+   this one is multiplied. Teams don't wait for each other until a unit ends. Warps plan units in turn.
+
+   Shared memory (dynamic):
+     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of
+                  line r stands at c ^ (r & 7). What lies beyond a key's columns is zero
+     RING         sums on their way from team to team, four rows of each warp
+     then         without HOLD_Q: queries, in the form of keys
+     then         bsri_decode_control: which keys the stages hold, which of them all rows may attend to; two units, barriers
+
+   barrier   count   arrives                           waits                      phase
+   full[2]   1       lane 0 of the warp that planned   each warp, where it asks   round of the two, modulo 2
+   bar 1: all warps, when a unit ends, whose place may be planned anew then; bar 2 + team: a team of several warps
+
+   Stages have no mbarrier: a step is a cp.async group of each thread, empty ones among them. When a team has met, the step's
+   copies have landed, and nobody reads the step before it any more, whose stage is filled next.
+
+   Keys are found by the list of their block row, lane by lane, one step ahead: any width of blocks, any order of pages. 32 steps
+   at a time are looked through for those without a key that a row may attend to, which are left out. Keys that are not there are
+   zeros in shared memory, and forbidden.
+
+   Sums: as in bsri_attention_mma(). Where a score is forbidden though its key is there, and a value in the stage is not finite,
+   values are added one by one.
+
+   Order: 1. The first two units are planned; each other one when the unit two before it is done.
+          2. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
+          3. A unit ends: teams' sums are added in their order, and stored: in the workspace, or divided in out. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(128) char bsri_decode_memory[];
+    bsri_decode_control<L> &c = *(bsri_decode_control<L> *)(bsri_decode_memory + L::SHARED - L::CONTROL);
+    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH,
+                  "as the tile says");
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
+    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+        for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
+    bsri_pdl_wait();
+    c.plan(m, 0, warp), c.plan(m, 1, warp);
+    bsri_decode_multiply<L>(m, c, bsri_decode_memory, warp);
+#endif
+}
+
+/* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1)
+    bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    __shared__ float weight[BSRI_DECODE_PARTS];
+    __shared__ float2 shares[L::THREADS / 32];
+    __shared__ float4 sums[L::THREADS / 16][17];
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = L::THREADS / 32, wide = m.p.v.cols > 64;
+    const int lanes = wide ? 32 : 16, sub = threadIdx.x / lanes, subs = L::THREADS / lanes, own = threadIdx.x % lanes;
+    bsri_pdl_wait();
+    for (int64_t n = blockIdx.x; n < m.rows; n += gridDim.x) {
+        const int64_t whole = bsri_divide(n, m.p.q.rows), row = n - whole * m.p.q.rows, b = bsri_divide(whole, m.p.heads);
+        float top = -bsri_dev_inf<float>(), sum = 0;
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) top = bsri_dev_max(top, bsri_decode_tops(m, i, n)->x);
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        if (lane == 0) shares[warp].x = top;
+        __syncthreads();
+        for (int i = 0; i < warps; i++) top = bsri_dev_max(top, shares[i].x);
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) {
+            const float2 x = *bsri_decode_tops(m, i, n);
+            const bool some = x.x > -bsri_dev_inf<float>() || x.x != x.x;
+            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit);
+            weight[i] = some ? w : -1.0f, sum += w * x.y;
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0) shares[warp].y = sum;
+        __syncthreads();
+        sum = 0;
+        for (int i = 0; i < warps; i++) sum += shares[i].y;
+        const bsri_decode_item item(m, b);
+        const bsri_decode_row end(m, item, b, whole - b * m.p.heads, row, top, sum, threadIdx.x == 0);
+        for (int d0 = 0; d0 < m.p.v.cols; d0 += lanes * 4) {
+            const int d = d0 + own * 4;
+            float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+            for (int i = sub; i < m.parts && d < m.p.v.cols; i += subs) {
+                const float w = weight[i];
+                if (w < 0) continue; /* nothing was stored */
+                const float4 y = *(const float4 *)(bsri_decode_sums(m, i, n) + d);
+                x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+            }
+            for (int half = 0; half < lanes; half += 16) { /* 64 columns at a time */
+                if (own / 16 * 16 == half) sums[sub][own % 16] = x;
+                __syncthreads();
+                if (threadIdx.x < 16 && d0 + half * 4 + threadIdx.x * 4 < m.p.v.cols) {
+                    float4 all = sums[0][threadIdx.x];
+                    for (int i = 1; i < subs; i++) {
+                        const float4 y = sums[i][threadIdx.x];
+                        all.x += y.x, all.y += y.y, all.z += y.z, all.w += y.w;
+                    }
+                    end.store(m, d0 + half * 4 + threadIdx.x * 4, all);
+                }
+                __syncthreads();
+            }
+        }
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-merge: one result of attention from partial ones                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A warp a row: each lane has a part's log-sum-exp, then columns. As bsri_partial_row(). */
+template <class F>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows;
+         n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+        const int64_t item = bsri_divide(n, p.out.rows), row = n - item * p.out.rows;
+        int64_t at[4] = {0, 0, 0, 0}, rest = item;
+#pragma unroll
+        for (int i = 3; i >= 0; i--) { /* at: the item's place in each dimension */
+            const int d = p.batch.dims - 4 + i;
+            const int64_t outer = d > 0 ? bsri_divide(rest, p.batch.size[d]) : 0;
+            at[i] = d >= 0 ? rest - (d > 0 ? outer * p.batch.size[d] : 0) : 0, rest = outer;
+        }
+        const bsri_dev_part &own = p.part[lane < p.count ? lane : 0];
+        double y = -bsri_dev_inf<double>(), top, sum;
+        if (lane < p.count) {
+            int64_t from = row * own.y_row;
+            for (int i = 0; i < 4; i++) from += at[i] * own.y_step[i];
+            y = bsri_dev_load<double>(own.y, own.y_dtype, from);
+        }
+        top = y;
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        sum = y == -bsri_dev_inf<double>() ? 0.0 : exp(y - top);
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        const bool some = top > -bsri_dev_inf<double>() && top < bsri_dev_inf<double>(), bad = !some && !(top < 0);
+        const double weight = some ? exp(y - top) / sum : 0.0;
+        const uint32_t there = __ballot_sync(~0u, y != -bsri_dev_inf<double>());
+        if (p.lse.data && lane == 0)
+            bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride,
+                           some ? top + log(sum) : top);
+        const int64_t to = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        for (int64_t d0 = 0; d0 < p.out.cols; d0 += 128) {
+            F x[4] = {};
+            for (int k = 0; k < p.count; k++) {
+                const bsri_dev_part &part = p.part[k];
+                const F w = (F)__shfl_sync(~0u, weight, k);
+                int64_t from = row * part.x_row;
+                if (!(there >> k & 1)) continue;
+#pragma unroll
+                for (int i = 0; i < 4; i++) from += at[i] * part.x_step[i];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int64_t d = d0 + e * 32 + lane;
+                    if (d < p.out.cols) x[e] += w * bsri_dev_number<F>(part.x, p.x_dtype, from + d * part.x_col);
+                }
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int64_t d = d0 + e * 32 + lane;
+                if (d < p.out.cols)
+                    bsri_dev_store(p.out.data, p.out.dtype, to + d * p.out.col_stride, bad ? bsri_dev_nan<F>() : x[e]);
+            }
+        }
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -102,6 +102,48 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
     fi
     exec "$w/kernels_checks_$of" "$@"
 fi
+if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
+    shift
+    {
+        sed -n '/^template <int N> __device__ __forceinline__ void bsri_dev_rotate(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_attention_store(const/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh attention-decode | sed '/extern __shared__/d'
+    } > "$w/decode.inc"
+    if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/decode_checks.cpp -o "$w/decode_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/decode_checks" "$@"
+fi
+if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of memory, as above
+    shift
+    {
+        sed -n '/^\/\* log2 of an element.s bytes/,/^\/\* -----/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ bsri_item bsri_dev_matrix_item(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_dev_unpack(/,/^}/p; /^__device__ __forceinline__ float bsri_dev_half(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ uint32_t bsri_dev_pack(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_tensor_item(/,/^}/p; /^__device__ __forceinline__ void bsri_flash_wait(/,/^}/p' bsrsparse_kernels.cuh | sed '/flash_wait/,$d'
+        sed -n '/^template <class L> struct bsri_simt {/,/^};/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh device-scores
+        section bsrsparse_kernels.cuh attention-scores
+        section bsrsparse_kernels.cuh attention-simt
+        section bsrsparse_kernels.cuh attention-mma-scores | sed '/^__device__ __forceinline__ void bsri_dev_pick(/,/^}/d; /^__device__ __forceinline__ void bsri_dev_opaque(/d'
+        section bsrsparse_kernels.cuh attention-wgmma-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
+        section bsrsparse_kernels.cuh attention-wgmma-load
+        section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
+    } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
+    test=
+    [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c
+    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/attention_checks.cpp -o "$w/attention_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/attention_checks" "$@"
+fi
 {
     section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh

@@ -226,6 +226,9 @@ struct gm_call {
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
+    bsr_attention_extra extra = BSR_ZERO;
+    bsr_lengths lengths = BSR_ZERO;
+    bsr_pages pages = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
@@ -361,8 +364,23 @@ struct gm_call {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
+        attention.block_kind = given(o->block_kind), attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
+        if (o->lengths) {
+            lengths = *o->lengths, lengths.q_lengths = given(o->lengths->q_lengths);
+            lengths.k_lengths = given(o->lengths->k_lengths), lengths.key_counts = given(o->lengths->key_counts);
+            attention.lengths = &lengths;
+        }
+        if (o->pages) pages = *o->pages, pages.table = given(o->pages->table), attention.pages = &pages;
+        if (o->extra) {
+            extra = *o->extra, extra.row_max = map(o->extra->row_max, true), extra.d_lse = map(o->extra->d_lse);
+            extra.d_relative_bias = map(o->extra->d_relative_bias, true), extra.d_sinks = map(o->extra->d_sinks, true);
+            extra.d_slopes = map(o->extra->d_slopes, true), extra.d_scores = map(o->extra->d_scores, true);
+            attention.extra = &extra;
+        }
         return &attention;
     }
+    /* An array of the harness, whose place is found at once. */
+    template <class T> const T *given(const T *p) { return (const T *)place(p, 0, false); }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
         return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written, false, true);
     }
@@ -481,8 +499,10 @@ struct gm_call {
         bsr_exec ask = *e;
         if (e->query || e->workspace || e->plan || !tiered() || gm.kernels || gm.apart) return false;
         plan->flags = ways[gm.offered++ % (long)(sizeof ways / sizeof *ways)];
+        if (!strcmp(name, "bsr_attention")) plan->flags = 0, plan->split = (int32_t)(gm.offered % 3 ? 1 + gm.offered % 7 : 0);
         ask.plan = plan, ask.query = &named, ask.error = &ignored;
-        if (!plan->flags || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes) return plan->flags = 0, false;
+        if (!(plan->flags | (uint32_t)plan->split) || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes)
+            return plan->flags = 0, plan->split = 0, false;
         grow((size_t)named.workspace_bytes);
         e->workspace = gm.workspace, e->workspace_bytes = named.workspace_bytes, e->plan = plan, gm.staged++;
         return true;
