@@ -84,6 +84,7 @@
      cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
+     cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
@@ -95,6 +96,8 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      cuda-maps          functions, conversions and reductions on the CUDA backend
+     cuda-gated         gated units on the CUDA backend
+     cuda-moe           mixtures of experts on the CUDA backend
      tuner              the climb, measuring, verifying
      json               a text gone through where it stands
      safetensors        a file's tensors, and matrices of them
@@ -2563,7 +2566,8 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
+           (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -16179,6 +16183,29 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_dev_sampled p;
 } bsri_dev_wgmma_sampled;
 
+/* Blocks of few rows beside weights: bsri_grouped_wgmma. A tile is a block row, or a stored block, beside 128 columns of weights;
+   stages are 64 products deep. */
+enum { BSRI_GROUPED_DEPTH = 64, BSRI_GROUPED_COLS = 128, BSRI_GROUPED_STAGES = 12, BSRI_GROUPED_PAD = 20 };
+typedef struct bsri_dev_grouped_out {
+    char *values; /* null: not wanted */
+    int64_t strides[3];
+} bsri_dev_grouped_out;
+typedef struct bsri_dev_grouped {
+    bsri_tma_map weights, up, few;   /* up: of gated units, the second factor's; few: the rows */
+    const void *crow, *col;
+    int32_t dt, lines;               /* block rows */
+    int32_t product, rows, parts;    /* a product, not a sampled one; rows of a block; tiles of a block row (product) or block */
+    int32_t steps, inner;            /* stages of a stored block (product), or of a tile; columns of a block */
+    int32_t across, up_across;       /* the weights' columns are contiguous, not what is multiplied */
+    int32_t stages, stage_bytes, few_bytes, load_bytes; /* bytes of a stage, of its rows, of what is loaded */
+    int32_t activation, dtype;       /* of gated units; of what is stored */
+    bsri_dev_grouped_out out[3];     /* of sampled products and gated units: out, gate_out, up_out */
+    union {
+        bsri_dev_product product;
+        bsri_dev_sampled sampled;
+    } of;
+} bsri_dev_grouped;
+
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
    such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
    along M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do
@@ -16470,6 +16497,16 @@ template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
+/* N: rows of a block, at most. */
+template <class T, int N_, bool GATED_> struct bsri_grouped_tile_of : bsri_tile {
+    typedef T type;
+    static constexpr int N = N_;
+    static constexpr bool GATED = GATED_;
+    static constexpr int WEIGHTS = 2 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS; /* bytes of a stage */
+    static constexpr int ROOM = (GATED ? 2 : 1) * 16 * BSRI_GROUPED_PAD * 4;   /* bytes of a warp's epilogue */
+    static constexpr int ROWS = N, COLS = BSRI_GROUPED_COLS, STAGES = BSRI_GROUPED_STAGES, THREADS = 384, SHARED = 224 * 1024;
+};
+
 /* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
 template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef F real;
@@ -16549,6 +16586,8 @@ enum {
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_SAMPLED,
+    BSRI_FOR_GROUPED, /* blocks of few rows beside weights: products and sampled ones; */
+    BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
@@ -16738,6 +16777,11 @@ enum {
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
+#define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
+    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 64, false>)                       \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
+    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 64, true>)                     \
+    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 128, true>))
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
@@ -16791,6 +16835,9 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
+    BSRI_WHEN(BSRI_HAS_MOE,                                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GROUPED(X, BF16, bsri_mma_bf16, 770))                  \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773)))                    \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -16858,6 +16905,25 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_MOE,                                  \
+    X(MOE_ROUTE_FEW, 780, bsri_moe_route_few)                \
+    X(MOE_ROUTE_COUNT, 781, bsri_moe_route_count)            \
+    X(MOE_ROUTE_SUM, 782, bsri_moe_route_sum)                \
+    X(MOE_ROUTE_PLACE, 783, bsri_moe_route_place)            \
+    X(MOE_FILL_PATTERN, 784, bsri_moe_fill_pattern)          \
+    X(MOE_GATHER_16, 785, bsri_moe_gather_rows<2, float>)    \
+    X(MOE_GATHER_32, 786, bsri_moe_gather_rows<4, float>)    \
+    X(MOE_GATHER_ANY, 787, bsri_moe_gather_rows<0, float>)   \
+    X(MOE_SCATTER_16, 788, bsri_moe_scatter_rows<2, float>)  \
+    X(MOE_SCATTER_32, 789, bsri_moe_scatter_rows<4, float>)  \
+    X(MOE_SCATTER_ANY, 790, bsri_moe_scatter_rows<0, float>) \
+    X(MOE_WEIGHTS_16, 791, bsri_moe_weight_dots<2, float>)   \
+    X(MOE_WEIGHTS_32, 792, bsri_moe_weight_dots<4, float>)   \
+    X(MOE_WEIGHTS_ANY, 793, bsri_moe_weight_dots<0, float>)  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(MOE_GATHER_F64, 794, bsri_moe_gather_rows<0, double>)  \
+    X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
+    X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -18457,13 +18523,14 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    const bsri_dev_sampled *stored; /* blocks as they are stored, for kernels that need no tiles */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     const int64_t b = p->out.block_rows;
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
-    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out), f.stored = p;
     return f;
 }
 
@@ -18644,6 +18711,139 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-grouped: blocks of few rows beside weights, gated units: choice, parameters        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What keeps the kernel from running weights w [K x columns] beside block rows of `rows`. */
+static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int compute, int dtype,
+                                int64_t tiles, int gated) {
+    const int64_t rows = m->block_rows;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::SHARED + 2048) return BSR_WHY_SHARED;
+    if (!bsri_is_half(dtype) || w->dtype != dtype || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (m->flags & BSR_MATRIX_RAGGED || m->batch_dims || w->batch_dims) return BSR_WHY_BATCH;
+    if ((rows != 16 && rows != 32 && rows != 64 && !(gated && rows == 128)) || m->block_cols % BSRI_GROUPED_COLS)
+        return BSR_WHY_BLOCK;
+    if (!bsri_mma_layout(w) || !w->rows) return BSR_WHY_DENSE;
+    return bsri_max(bsri_max(m->nnz, tiles), bsri_max(w->rows, bsri_max(w->cols, m->rows))) >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* Weights that are read, of which `distinct` bytes are not the same, at the rate of memory; all that is loaded, at the L2's;
+   products, at that of tensor cores: the longest of them, and a launch. */
+static double bsri_grouped_ns(const bsr_context *ctx, double tiles, double steps, double rows, double distinct, int gated) {
+    const double weights = 2.0 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS * (gated ? 2 : 1);
+    const double loaded = tiles * steps * (weights + 2.0 * BSRI_GROUPED_DEPTH * rows);
+    const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / bsri_min(ctx->sm_count, (int64_t)tiles + 1);
+    const double memory = distinct * bsri_costs_memory / 0.85, l2 = loaded / 8000.0, products = clocks / 1.5;
+    return 3000.0 + (memory > l2 ? memory > products ? memory : products : l2 > products ? l2 : products);
+}
+static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int rows, int gated,
+                             bsri_choice *c, bsri_dev_grouped *g) {
+    g->crow = m->crow_indices, g->col = m->col_indices, g->dt = m->index_dtype, g->lines = (int32_t)bsri_block_rows(m);
+    g->rows = rows, g->inner = (int32_t)m->block_cols, g->across = bsri_mma_layout(w) == 1;
+    g->few_bytes = rows * BSRI_GROUPED_DEPTH * 2;
+    g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 2 : 1) * bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::WEIGHTS;
+    const int room = 8 * (gated ? bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::ROOM
+                                : bsri_grouped_tile_of<bsri_mma_bf16, 64, false>::ROOM);
+    g->stages = bsri_min(BSRI_GROUPED_STAGES, (c->shared - room) / g->stage_bytes);
+    c->shared = g->stages * g->stage_bytes + room, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
+    (void)ctx, c->pdl = 1;
+}
+BSRI_TENSOR_MAPS(bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across))
+BSRI_TENSOR_MAPS(bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, const bsr_matrix *blocks,
+                                  const int64_t *strides, int rows))
+
+/* --- products: of rows of blocks --- */
+
+static bsri_estimate bsri_grouped_estimate(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, int compute,
+                                           const bsr_plan *) {
+    const bsri_dev_product *const p = f->stored;
+    const int64_t panels = bsri_ceil_div(p->width, BSRI_GROUPED_COLS);
+    bsri_estimate e = bsri_estimate_none(0);
+    double used;
+    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (p->width <= 64) return bsri_estimate_none(BSR_WHY_SKINNY);
+    e.why = bsri_grouped_refuses(ctx, &p->a, &p->b, compute, p->a.dtype, p->tiles * panels, 0);
+    if (!e.why && (f->values != 1 || !p->a.nnz)) e.why = BSR_WHY_VALUES;
+    if (!e.why && (p->alpha_ptr || p->alpha == 0.0)) e.why = BSR_WHY_EPILOGUE;
+    if (e.why) return e;
+    used = 1.0 - bsri_none_of(bsri_density(&p->a), p->tiles); /* block columns that any row has */
+    e.tile_rows = (int32_t)p->br, e.tile_cols = BSRI_GROUPED_COLS, e.split = 1, e.kind = BSRI_COSTS_NONE;
+    e.ns = bsri_grouped_ns(ctx, (double)(p->tiles * panels), (double)(p->a.nnz * (p->bc / BSRI_GROUPED_DEPTH)) / (double)p->tiles,
+                           (double)p->br, used * bsri_dense_bytes(p), 0);
+    return e;
+}
+static bsri_choice bsri_grouped_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
+                                       const bsri_estimate *, bsri_dev_grouped *g) {
+    const bsri_dev_product *const p = f->stored;
+    const int64_t strides[3] = {p->a_block, p->a_rs, p->a_cs};
+    bsri_wanted w = bsri_want(BSRI_FOR_GROUPED, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(g, 0, sizeof *g);
+    bsri_grouped_set(ctx, &p->a, &p->b, (int)p->br, 0, &c, g);
+    g->product = 1, g->of.product = *p, g->dtype = p->out.dtype, g->parts = (int32_t)bsri_ceil_div(p->width, BSRI_GROUPED_COLS);
+    g->steps = (int32_t)(p->bc / BSRI_GROUPED_DEPTH);
+    if (!bsri_grouped_weights(ctx, &g->weights, &p->b, g->across)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_grouped_few(ctx, &g->few, NULL, &p->a, strides, (int)p->br)) return bsri_no(BSR_WHY_VALUES);
+    c.grid = bsri_min(ctx->sm_count, p->tiles * g->parts);
+    return c;
+}
+
+/* --- sampled products, gated units --- */
+
+/* mat1's rows, weights of every stored block. */
+static int bsri_grouped_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *w, int compute,
+                                        int gated) {
+    const int64_t parts = bsri_ceil_div(p->out.block_cols, BSRI_GROUPED_COLS);
+    const int why = bsri_grouped_refuses(ctx, &p->out, w, compute, p->mat1.dtype, p->out.nnz * parts, gated);
+    if (why) return why;
+    if (p->whole.count != 1 || p->items != 1 || p->reduce != 1 || p->mat1.batch_dims) return BSR_WHY_BATCH;
+    return bsri_mma_layout(&p->mat1) != 1 || p->alpha == 0.0 ? BSR_WHY_DENSE : 0;
+}
+static double bsri_grouped_sampled_ns(const bsr_context *ctx, const bsri_dev_sampled *p, int gated) {
+    const double parts = (double)(p->out.block_cols / BSRI_GROUPED_COLS);
+    const double used = 1.0 - bsri_none_of(bsri_density(&p->out), bsri_block_rows(&p->out));
+    return bsri_grouped_ns(ctx, (double)p->out.nnz * parts, (double)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH),
+                           (double)p->out.block_rows,
+                           2.0 * used * (double)p->mat1.cols * (double)p->out.cols * (gated ? 2 : 1), gated);
+}
+static bsri_estimate bsri_grouped_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                   int compute, const bsr_plan *) {
+    const bsri_dev_sampled *const p = f->stored;
+    bsri_estimate e = bsri_estimate_none(bsri_grouped_sampled_refuses(ctx, p, &p->mat2, compute, 0));
+    if (e.why) return e;
+    e.tile_rows = (int32_t)p->out.block_rows, e.tile_cols = BSRI_GROUPED_COLS, e.split = 1, e.kind = BSRI_COSTS_NONE;
+    e.ns = bsri_grouped_sampled_ns(ctx, p, 0);
+    return e;
+}
+/* p, its weights, and with `more` the other ones. */
+static bsri_choice bsri_grouped_choose_of(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *weights,
+                                          const bsr_dense *more, bsri_dev_grouped *g) {
+    const int rows = (int)p->out.block_rows;
+    bsri_wanted w = bsri_want(more ? BSRI_FOR_GATED : BSRI_FOR_GROUPED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    w.rows = rows > 64 ? 128 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(g, 0, sizeof *g);
+    bsri_grouped_set(ctx, &p->out, weights, rows, more != NULL, &c, g);
+    g->of.sampled = *p, g->dtype = p->out.dtype, g->parts = (int32_t)(p->out.block_cols / BSRI_GROUPED_COLS);
+    g->steps = (int32_t)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH);
+    g->out[0].values = (char *)p->out.values, memcpy(g->out[0].strides, p->o_strides, sizeof p->o_strides);
+    if (!bsri_grouped_weights(ctx, &g->weights, weights, g->across)) return bsri_no(BSR_WHY_DENSE);
+    if (more) {
+        g->up_across = bsri_mma_layout(more) == 1;
+        if (!bsri_grouped_weights(ctx, &g->up, more, g->up_across)) return bsri_no(BSR_WHY_DENSE);
+    }
+    if (!bsri_grouped_few(ctx, &g->few, &p->mat1, NULL, NULL, rows)) return bsri_no(BSR_WHY_DENSE);
+    c.grid = bsri_min(ctx->sm_count, p->out.nnz * g->parts);
+    return c;
+}
+static bsri_choice bsri_grouped_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                               const bsr_plan *, const bsri_estimate *, bsri_dev_grouped *g) {
+    return bsri_grouped_choose_of(ctx, f->stored, &f->stored->mat2, NULL, g);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -18811,6 +19011,7 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
     bsri_dev_narrow_tma few;
+    bsri_dev_grouped grouped;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -18857,6 +19058,7 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_grouped_estimate, bsri_grouped_choose, grouped),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
@@ -18883,16 +19085,19 @@ typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
+    bsri_dev_grouped grouped;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled, grouped),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     bsri_dev_sampled tiles;
     const bsri_dev_sampled *const seen = bsri_tiled_sampled(p, &tiles);
-    const bsri_sampled_facts f = bsri_sampled_facts_of(seen);
-    double least = INFINITY; /* two that are simple */
+    bsri_sampled_facts f = bsri_sampled_facts_of(seen);
+    double least = INFINITY; /* few that are simple */
+    f.stored = p;
     if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, seen, &f, compute, s, m, &least);
     else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, BSRI_TIER_SIMT))
@@ -19504,6 +19709,34 @@ typedef struct bsri_dev_reduce {
     int32_t across;                /* outputs are next to each other in memory, else elements of one */
     int32_t team, reserved;        /* threads that join the parts of an output: 1 or 256 */
 } bsri_dev_reduce;
+#endif
+
+#if BSRI_HAS_MOE
+/* bsr_moe_route: experts of n slots in chunks; hist [experts][chunks], totals and starts (rows, were there room) of experts. */
+#define BSRI_MOE_WINDOW 1024 /* experts that a CTA counts at a time */
+#define BSRI_MOE_FEW 4096    /* slots that one CTA sorts alone */
+#define BSRI_MOE_CLEARED 32  /* rows that a CTA looks at */
+typedef struct bsri_dev_moe_route {
+    bsr_dense experts;
+    int32_t *counts, *offsets, *row_of, *slot_of, *hist, *totals;
+    int64_t *starts;
+    uint64_t *status;
+    int64_t n, slots, count, rows, block_rows, chunk, chunks; /* count: experts */
+    int32_t packed, operand, operand_experts, item_full, item_expert, reserved; /* packed: slot i stands at i */
+} bsri_dev_moe_route;
+typedef struct bsri_dev_moe_pattern {
+    bsri_moe_pattern p;
+    int64_t *header, head[BSRI_VIEW_HEADER / 8];
+    int64_t nnz, columns;
+} bsri_dev_moe_pattern;
+/* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
+typedef struct bsri_dev_moe_rows {
+    const int32_t *row_of, *slot_of;
+    bsr_dense x, dy, weights, input, out; /* data null: absent */
+    int64_t tokens, slots, rows, pieces, work, token_work;
+    double beta;
+    int32_t lane_bits, reserved;
+} bsri_dev_moe_rows;
 #endif
 
 #include "bsrsparse_kernels.cuh"
@@ -21249,6 +21482,196 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
     if (j->compute == BSR_F64) return bsri_cuda_reduce_run<double>(c, p, along);
 #endif
     return bsri_cuda_reduce_run<float>(c, p, along);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gated: gated units on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One kernel, or none that takes it. */
+static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev_grouped *m, bsri_asking *a) {
+    const bsri_sampled *gate = &g->job[1], *up = &g->job[0];
+    const bsr_matrix *const all[3] = {g->out, g->gate_out, g->up_out};
+    bsr_tune_row none;
+    bsri_dev_sampled p;
+    int why, i;
+    memset(&none, 0, sizeof none), memset(&p, 0, sizeof p);
+    p.out = *g->out, p.mat1 = *gate->mat1, p.mat2 = *gate->mat2, p.alpha = 1.0, p.view = bsri_view_of(1, 1);
+    bsri_value_strides(g->out, p.o_strides);
+    p.whole = gate->batch, p.out_batch = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
+    why = bsri_grouped_sampled_refuses(c->ctx, &p, gate->mat2, gate->compute, 1);
+    if (!why) why = bsri_grouped_refuses(c->ctx, &p.out, up->mat2, up->compute, p.mat1.dtype, p.out.nnz, 1);
+    bsri_ask(c, &none, a);
+    if (why) return a->s.refused[BSRI_TIER_WGMMA] = why, 0;
+    if (!bsri_wants(&a->s, BSRI_TIER_WGMMA)) return 0;
+    bsri_offer(&a->s, BSRI_TIER_WGMMA, bsri_grouped_choose_of(c->ctx, &p, gate->mat2, up->mat2, m));
+    if (!a->s.best.kernel) return 0;
+    m->activation = g->function.function;
+    for (i = 1; i < 3; i++)
+        if (all[i]) m->out[i].values = (char *)all[i]->values, bsri_value_strides(all[i], m->out[i].strides);
+    return 1;
+}
+/* The matrix that takes the products with gate: gate_out, or one at the start of the workspace. */
+static bsr_status bsri_cuda_gated_room(const bsri_call *c, const bsri_gated *g, bsr_matrix *m, int64_t *bytes) {
+    int64_t n = g->out->block_rows * g->out->block_cols;
+    int i;
+    *bytes = 0, *m = g->gate_out ? *g->gate_out : *g->out;
+    if (g->gate_out) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(n, m->nnz, &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) { /* items of one values array, ragged ones, go on sharing it */
+        if (!m->values_batch_stride[i]) continue;
+        m->values_batch_stride[i] = n;
+        if (!bsri_mul(n, m->batch[i], &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    }
+    if (n > (INT64_MAX - 127) / 8) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    *bytes = bsri_ceil_div(n * (int64_t)bsr_dtype_size(m->dtype), 128) * 128;
+    m->values = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
+    return BSR_OK;
+}
+/* Two sampled products and a map, which are planned before any of them runs. */
+static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
+    bsr_exec exec = *call->exec;
+    bsri_call c = *call;
+    bsr_matrix gate;
+    bsr_tune_row none;
+    bsr_plan plan, one;
+    bsri_map join;
+    int64_t bytes;
+    int i, stop;
+    BSRI_TRY(bsri_cuda_gated_room(call, g, &gate, &bytes));
+    memset(&none, 0, sizeof none);
+    if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)
+        exec.workspace = (char *)exec.workspace + bytes, exec.workspace_bytes -= (uint64_t)bytes;
+    else if (bytes) exec.workspace = NULL, exec.workspace_bytes = 0;
+    c.exec = &exec, g->job[1].out = &gate, plan = bsri_plan_default(call);
+    for (i = 0; i < 2; i++) {
+        one = bsri_plan_default(call);
+        BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &one, BSRI_PLAN_ONLY));
+        plan = i ? bsri_plan_both(&plan, &one) : one;
+    }
+    plan.workspace_bytes += (uint64_t)bytes;
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    if (stop) return BSR_OK;
+    for (i = 0; i < 2; i++) BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &plan, BSRI_RUN_ONLY));
+    memset(&join, 0, sizeof join);
+    g->function.combine = BSR_COMBINE_MUL, g->function.flags = BSR_MAP_AFTER, exec.plan = NULL;
+    join.x = &gate, join.y = g->job[0].out, join.out = g->out, join.options = &g->function, join.alpha = join.beta = 1.0;
+    bsri_map_prepare(&c, &join);
+    return bsri_cuda_map(&c, &join);
+}
+static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {
+    bsr_plan plan = bsri_plan_default(c);
+    bsr_tune_row none;
+    bsri_dev_grouped m;
+    bsri_asking a;
+    if (!g->out->nnz || !g->out->rows || !g->job[0].batch.count) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    memset(&none, 0, sizeof none);
+    if (bsri_cuda_gated_ask(c, g, &m, &a)) return bsri_cuda_start(c, &a, &none, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    return bsri_cuda_gated_apart(c, g);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-moe: mixtures of experts on the CUDA backend                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_MOE
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *, const bsr_moe_routing *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *, const bsr_matrix *, const bsri_view *,
+                                        void *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r) {
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_moe_route p;
+    int64_t at[3];
+    int stop, few;
+    memset(&p, 0, sizeof p);
+    p.experts = *experts, p.counts = r->counts, p.offsets = r->offsets, p.row_of = r->row_of, p.slot_of = r->slot_of;
+    p.status = r->status, p.n = r->tokens * r->slots, p.slots = r->slots, p.count = r->experts, p.rows = r->rows;
+    p.block_rows = r->block_rows, p.operand = BSR_ARG_ROUTING, p.operand_experts = BSR_ARG_EXPERTS;
+    p.item_full = BSR_ITEM_MOE_CAPACITY, p.item_expert = BSR_ITEM_MOE_EXPERT;
+    p.packed = (experts->cols == 1 || experts->col_stride == 1) && (experts->rows == 1 || experts->row_stride == r->slots);
+    few = p.n <= BSRI_MOE_FEW && p.count <= BSRI_MOE_WINDOW && p.rows <= 16 * BSRI_MOE_FEW;
+    /* whole steps of each warp; some twenty of them where there are as many chunks as multiprocessors */
+    p.chunk = few ? BSRI_MOE_FEW : bsri_ceil_div(bsri_max(2048, bsri_ceil_div(p.n, c->ctx->sm_count)), BSRI_CTA) * BSRI_CTA;
+    p.chunks = bsri_max(1, bsri_ceil_div(p.n, p.chunk));
+    if (!few) {
+        int64_t all = 0;
+        if (!bsri_mul(p.count, p.chunks, &all)) cuts.overflow = 1;
+        at[0] = bsri_cut(&cuts, all, 4), at[1] = bsri_cut(&cuts, p.count, 4), at[2] = bsri_cut(&cuts, p.count, 8);
+        p.hist = (int32_t *)((char *)c->exec->workspace + at[0]), p.totals = (int32_t *)((char *)c->exec->workspace + at[1]);
+        p.starts = (int64_t *)((char *)c->exec->workspace + at[2]);
+    }
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    if (few) {
+        BSRI_CUDA_NEXT(c, bsri_moe_route_few, p, 1, BSRI_CTA);
+        return BSR_OK;
+    }
+    BSRI_CUDA_NEXT(c, bsri_moe_route_count, p, p.chunks, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_sum, p, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_place, p, p.chunks, BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *pattern, const bsr_matrix *m,
+                                        const bsri_view *v, void *buffer) {
+    bsri_dev_moe_pattern p;
+    int64_t work;
+    memset(&p, 0, sizeof p);
+    p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
+    if (v) bsri_transposed_header(m, p.head);
+    work = bsri_max(bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS), v ? bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA) : 1);
+    BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
+    return BSR_OK;
+}
+/* Rows of pieces of eight elements, aligned. */
+static int bsri_cuda_moe_pieces(const bsr_dense *d) {
+    const int64_t unit = bsr_dtype_size(d->dtype) == 2 ? 8 : 4;
+    return (d->cols == 1 || d->col_stride == 1) && d->cols % 8 == 0 && (d->rows == 1 || d->row_stride % unit == 0) &&
+           (uintptr_t)d->data % 16 == 0;
+}
+template <int BYTES, class F>
+static bsr_status bsri_cuda_moe_move(const bsri_call *c, const bsri_moe_rows_job *j, const bsri_dev_moe_rows &p) {
+    if (c->op == BSR_OP_MOE_GATHER) BSRI_CUDA_NEXT(c, (bsri_moe_gather_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else if (c->op == BSR_OP_MOE_SCATTER) BSRI_CUDA_NEXT(c, (bsri_moe_scatter_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_moe_weight_dots<BYTES, F>), p, bsri_ceil_div(p.tokens, BSRI_CTA_WARPS), BSRI_CTA);
+    return (void)j, BSR_OK;
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j) {
+    const int size = (int)bsr_dtype_size(j->x->dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_dev_moe_rows p;
+    int stop, pieces;
+    if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    memset(&p, 0, sizeof p);
+    p.row_of = j->r->row_of, p.slot_of = j->r->slot_of, p.x = *j->x, p.out = *j->out;
+    bsri_dense_set(&p.dy, j->dy), bsri_dense_set(&p.weights, j->weights);
+    if (j->beta != 0) bsri_dense_set(&p.input, j->input);
+    p.tokens = j->r->tokens, p.slots = j->r->slots, p.rows = j->r->rows, p.beta = j->beta;
+    /* both of one type where two are read; the weights' gradient stores numbers one by one */
+    pieces = j->compute == BSR_F32 && size <= 4 && bsri_cuda_moe_pieces(j->x) &&
+             (j->dy ? j->dy->dtype == j->x->dtype && bsri_cuda_moe_pieces(j->dy) : 1);
+    plan.reason = pieces ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = pieces ? 8 : 1;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    p.pieces = pieces ? j->x->cols / 8 : j->x->cols;
+    while (p.lane_bits < 8 && (INT64_C(1) << p.lane_bits) < p.pieces) p.lane_bits++;
+    p.token_work = p.work = bsri_ceil_div(p.tokens, BSRI_CTA >> p.lane_bits);
+    if (c->op == BSR_OP_MOE_GATHER) p.work += bsri_ceil_div(p.rows, BSRI_MOE_CLEARED);
+    if (stop || (c->op != BSR_OP_MOE_WEIGHT_GRADIENT && !p.pieces) || !p.tokens + !p.rows == 2) return BSR_OK;
+#if BSRI_HAS_F64
+    if (j->compute == BSR_F64) return bsri_cuda_moe_move<0, double>(c, j, p);
+#endif
+    if (pieces && size == 2) return bsri_cuda_moe_move<2, float>(c, j, p);
+    return pieces ? bsri_cuda_moe_move<4, float>(c, j, p) : bsri_cuda_moe_move<0, float>(c, j, p);
 }
 #endif
 #endif /* BSRI_CUDA */
