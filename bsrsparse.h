@@ -16185,7 +16185,7 @@ typedef struct bsri_dev_wgmma_sampled {
 
 /* Blocks of few rows beside weights: bsri_grouped_wgmma. A tile is a block row, or a stored block, beside 128 columns of weights;
    stages are 64 products deep. */
-enum { BSRI_GROUPED_DEPTH = 64, BSRI_GROUPED_COLS = 128, BSRI_GROUPED_STAGES = 12, BSRI_GROUPED_PAD = 20 };
+enum { BSRI_GROUPED_DEPTH = 64, BSRI_GROUPED_COLS = 128, BSRI_GROUPED_BOX = 8192, BSRI_GROUPED_STAGES = 12 };
 typedef struct bsri_dev_grouped_out {
     char *values; /* null: not wanted */
     int64_t strides[3];
@@ -16196,7 +16196,8 @@ typedef struct bsri_dev_grouped {
     int32_t dt, lines;               /* block rows */
     int32_t product, rows, parts;    /* a product, not a sampled one; rows of a block; tiles of a block row (product) or block */
     int32_t steps, inner;            /* stages of a stored block (product), or of a tile; columns of a block */
-    int32_t across, up_across;       /* the weights' columns are contiguous, not what is multiplied */
+    int32_t across, plain;           /* the weights' columns are contiguous, not what is multiplied; out's rows are pieces of
+                                        16 bytes of the operands' type */
     int32_t stages, stage_bytes, few_bytes, load_bytes; /* bytes of a stage, of its rows, of what is loaded */
     int32_t activation, dtype;       /* of gated units; of what is stored */
     bsri_dev_grouped_out out[3];     /* of sampled products and gated units: out, gate_out, up_out */
@@ -16497,14 +16498,13 @@ template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* N: rows of a block, at most. */
-template <class T, int N_, bool GATED_> struct bsri_grouped_tile_of : bsri_tile {
+/* N: columns of a warpgroup; SPLIT: both have the same rows. */
+template <class T, bool GATED_, bool SPLIT_> struct bsri_grouped_tile_of : bsri_tile {
     typedef T type;
-    static constexpr int N = N_;
-    static constexpr bool GATED = GATED_;
-    static constexpr int WEIGHTS = 2 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS; /* bytes of a stage */
-    static constexpr int ROOM = (GATED ? 2 : 1) * 16 * BSRI_GROUPED_PAD * 4;   /* bytes of a warp's epilogue */
-    static constexpr int ROWS = N, COLS = BSRI_GROUPED_COLS, STAGES = BSRI_GROUPED_STAGES, THREADS = 384, SHARED = 224 * 1024;
+    static constexpr bool GATED = GATED_, SPLIT = SPLIT_;
+    static constexpr int BOXES = GATED ? 4 : 2, N = 64 * BOXES / (SPLIT ? 2 : 1);
+    static constexpr int ROWS = SPLIT ? 64 : 128, COLS = BSRI_GROUPED_COLS, STAGES = BSRI_GROUPED_STAGES, THREADS = 384,
+                         SHARED = 216 * 1024;
 };
 
 /* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
@@ -16778,10 +16778,10 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
-    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 64, false>)                       \
+    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                       \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
-    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 64, true>)                     \
-    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, 128, true>))
+    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                     \
+    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>))
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
@@ -18719,7 +18719,7 @@ static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, con
                                 int64_t tiles, int gated) {
     const int64_t rows = m->block_rows;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
-    if (ctx->smem_optin < bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::SHARED + 2048) return BSR_WHY_SHARED;
+    if (ctx->smem_optin < bsri_grouped_tile_of<bsri_mma_bf16, true, true>::SHARED + 10 * 1024) return BSR_WHY_SHARED;
     if (!bsri_is_half(dtype) || w->dtype != dtype || compute != BSR_F32) return BSR_WHY_DTYPE;
     if (m->flags & BSR_MATRIX_RAGGED || m->batch_dims || w->batch_dims) return BSR_WHY_BATCH;
     if ((rows != 16 && rows != 32 && rows != 64 && !(gated && rows == 128)) || m->block_cols % BSRI_GROUPED_COLS)
@@ -18741,11 +18741,9 @@ static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const 
     g->crow = m->crow_indices, g->col = m->col_indices, g->dt = m->index_dtype, g->lines = (int32_t)bsri_block_rows(m);
     g->rows = rows, g->inner = (int32_t)m->block_cols, g->across = bsri_mma_layout(w) == 1;
     g->few_bytes = rows * BSRI_GROUPED_DEPTH * 2;
-    g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 2 : 1) * bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::WEIGHTS;
-    const int room = 8 * (gated ? bsri_grouped_tile_of<bsri_mma_bf16, 64, true>::ROOM
-                                : bsri_grouped_tile_of<bsri_mma_bf16, 64, false>::ROOM);
-    g->stages = bsri_min(BSRI_GROUPED_STAGES, (c->shared - room) / g->stage_bytes);
-    c->shared = g->stages * g->stage_bytes + room, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
+    g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 4 : 2) * BSRI_GROUPED_BOX;
+    g->stages = bsri_min(BSRI_GROUPED_STAGES, c->shared / g->stage_bytes);
+    c->shared = g->stages * g->stage_bytes, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
     (void)ctx, c->pdl = 1;
 }
 BSRI_TENSOR_MAPS(bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across))
@@ -18830,13 +18828,22 @@ static bsri_choice bsri_grouped_choose_of(const bsr_context *ctx, const bsri_dev
     g->steps = (int32_t)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH);
     g->out[0].values = (char *)p->out.values, memcpy(g->out[0].strides, p->o_strides, sizeof p->o_strides);
     if (!bsri_grouped_weights(ctx, &g->weights, weights, g->across)) return bsri_no(BSR_WHY_DENSE);
-    if (more) {
-        g->up_across = bsri_mma_layout(more) == 1;
-        if (!bsri_grouped_weights(ctx, &g->up, more, g->up_across)) return bsri_no(BSR_WHY_DENSE);
-    }
+    if (more && (bsri_mma_layout(more) != bsri_mma_layout(weights) || !bsri_grouped_weights(ctx, &g->up, more, g->across)))
+        return bsri_no(BSR_WHY_DENSE);
     if (!bsri_grouped_few(ctx, &g->few, &p->mat1, NULL, NULL, rows)) return bsri_no(BSR_WHY_DENSE);
     c.grid = bsri_min(ctx->sm_count, p->out.nnz * g->parts);
     return c;
+}
+/* What gated units store: themselves, and what may be null. */
+static void bsri_grouped_outs(bsri_dev_grouped *g, int activation, int dtype, const bsr_matrix *const all[3]) {
+    int i, k;
+    g->activation = activation, g->plain = g->dtype == dtype;
+    for (i = 0; i < 3; i++) {
+        if (!all[i]) continue;
+        g->out[i].values = (char *)all[i]->values, bsri_value_strides(all[i], g->out[i].strides);
+        g->plain &= g->out[i].strides[2] == 1 && (uintptr_t)all[i]->values % 16 == 0;
+        for (k = 0; k < 2; k++) g->plain &= g->out[i].strides[k] % 8 == 0;
+    }
 }
 static bsri_choice bsri_grouped_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
                                                const bsr_plan *, const bsri_estimate *, bsri_dev_grouped *g) {
@@ -21508,9 +21515,7 @@ static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev
     if (!bsri_wants(&a->s, BSRI_TIER_WGMMA)) return 0;
     bsri_offer(&a->s, BSRI_TIER_WGMMA, bsri_grouped_choose_of(c->ctx, &p, gate->mat2, up->mat2, m));
     if (!a->s.best.kernel) return 0;
-    m->activation = g->function.function;
-    for (i = 1; i < 3; i++)
-        if (all[i]) m->out[i].values = (char *)all[i]->values, bsri_value_strides(all[i], m->out[i].strides);
+    bsri_grouped_outs(m, g->function.function, p.mat1.dtype, all);
     return 1;
 }
 /* The matrix that takes the products with gate: gate_out, or one at the start of the workspace. */

@@ -6454,6 +6454,7 @@ struct bsri_grouped_tile {
     int32_t line, block, part, steps; /* steps -1: there are no more */
 };
 struct bsri_grouped_storage {
+    alignas(16) float own[256][8]; /* what an epilogue of any kind reads */
     uint64_t full[BSRI_GROUPED_STAGES], empty[BSRI_GROUPED_STAGES];
     bsri_grouped_tile tile[BSRI_GROUPED_STAGES + 1]; /* a warp holds one, and may be as many behind as there are stages */
     bsri_dev_finisher finisher;
@@ -6516,6 +6517,7 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
                 place.cols = block + lane < place.blocks ? bsri_dev_index(m.col, m.dt, place.first + block + lane) : 0;
             const int32_t col = __shfl_sync(~0u, place.cols, block % 32);
             bsri_mbarrier_wait(empty + 8 * stage, phase);
+            __syncwarp(); /* all have seen it, before its next phase can begin */
             if (bsri_elect_one()) {
                 const int32_t k = inner * BSRI_GROUPED_DEPTH;
                 if (steps == 0) {
@@ -6525,17 +6527,13 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
                     if (m.product) bsri_tma_load(at, &m.few, barrier, k, 0, place.first + block);
                     else bsri_tma_load(at, &m.few, barrier, k, place.line * m.rows, 0);
                     const int32_t along = m.product ? col * m.inner + k : k;
-                    const int32_t across = (m.product ? 0 : col * m.inner) + place.part * BSRI_GROUPED_COLS;
+                    const int32_t first = (m.product ? 0 : col * m.inner) + place.part * BSRI_GROUPED_COLS;
 #pragma unroll
-                    for (int w = 0; w < (L::GATED ? 2 : 1); w++) {
-                        const bsri_tma_map *map = w ? &m.up : &m.weights;
-                        const uint32_t to = at + m.few_bytes + w * L::WEIGHTS;
-                        if (!(w ? m.up_across : m.across)) {
-                            bsri_tma_load(to, map, barrier, along, across);
-                        } else {
-                            bsri_tma_load(to, map, barrier, across, along);
-                            bsri_tma_load(to + L::WEIGHTS / 2, map, barrier, across + BSRI_GROUPED_COLS / 2, along);
-                        }
+                    for (int box = 0; box < L::BOXES; box++) {
+                        const bsri_tma_map *map = L::GATED && box % 2 ? &m.up : &m.weights;
+                        const int32_t cols = first + box / (L::BOXES / 2) * (BSRI_GROUPED_COLS / 2);
+                        bsri_tma_load(at + m.few_bytes + box * BSRI_GROUPED_BOX, map, barrier, m.across ? cols : along,
+                                      m.across ? along : cols);
                     }
                 }
             }
@@ -6551,28 +6549,23 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
         slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1;
     }
 }
-/* The products of a tile: sums of 64 columns of the weights, or of both weights, beside N rows. ACROSS: those weights' columns are
-   contiguous; of up the same. */
-template <class L, int ACROSS, int UP_ACROSS>
-__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base, int32_t steps,
-                                                      int32_t &stage, uint32_t &phase, float (&gate)[L::N / 2],
-                                                      float (&up)[L::GATED ? L::N / 2 : 1]) {
+/* A tile's products: 64 rows, L::N columns for each warpgroup. ACROSS: the weights' columns are contiguous. */
+template <class L, int ACROSS>
+__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few, uint32_t weights,
+                                                      int32_t steps, int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
     typedef typename L::type T;
-    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty), half = threadIdx.x / 128 - 1;
-    const uint64_t kind = bsri_wgmma_desc_bits(128, 0);
-    const uint32_t few = base, weights = base + m.few_bytes + half * (L::WEIGHTS / 2); /* 64 columns: lines, or a box */
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
+    constexpr uint64_t rows = bsri_wgmma_desc_bits(128, 0), columns = bsri_wgmma_desc_bits(128, ACROSS ? BSRI_GROUPED_BOX : 0);
     int32_t before = 0;
 #pragma unroll 1
-    for (int32_t i = 0; i < steps; i++) {
+    for (int32_t i = 0; i < steps; i++) { /* the first product is not added to what is there */
         const uint32_t at = stage * m.stage_bytes;
-        const uint64_t x = kind | (few + at) >> 4, w = kind | (weights + at) >> 4, v = w + (L::WEIGHTS >> 4);
+        const uint64_t x = rows | (few + at) >> 4, w = columns | (weights + at) >> 4;
         bsri_mbarrier_wait(full + 8 * stage, phase);
         bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BSRI_GROUPED_DEPTH / 16; k++) {
-            bsri_wgmma<T, L::N, ACROSS, 0>::ss(gate, w + k * (ACROSS ? 2048 >> 4 : 2), x + 2 * k, k ? 1 : i);
-            if constexpr (L::GATED) bsri_wgmma<T, L::N, UP_ACROSS, 0>::ss(up, v + k * (UP_ACROSS ? 2048 >> 4 : 2), x + 2 * k, k ? 1 : i);
-        }
+        for (int k = 0; k < BSRI_GROUPED_DEPTH / 16; k++)
+            bsri_wgmma<T, L::N, 0, ACROSS>::ss(sum, x + 2 * k, w + k * (ACROSS ? 2048 >> 4 : 2), k ? 1 : i);
         bsri_wgmma_commit();
         if (i) { /* one stage stays under way */
             bsri_wgmma_wait<1>();
@@ -6582,43 +6575,8 @@ __device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m,
         if (++stage == m.stages) stage = 0, phase ^= 1;
     }
     bsri_wgmma_wait<0>();
-    bsri_wgmma_done(gate);
-    if constexpr (L::GATED) bsri_wgmma_done(up);
+    bsri_wgmma_done(sum);
     if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
-}
-/* What wgmma wants to know at compile time is decided around the loop. */
-template <class L>
-__device__ __forceinline__ void bsri_grouped_multiply(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base, int32_t steps,
-                                                      int32_t &stage, uint32_t &phase, float (&gate)[L::N / 2],
-                                                      float (&up)[L::GATED ? L::N / 2 : 1]) {
-    if constexpr (L::GATED) {
-        if (m.up_across) {
-            if (m.across) bsri_grouped_mainloop<L, 1, 1>(m, s, base, steps, stage, phase, gate, up);
-            else bsri_grouped_mainloop<L, 0, 1>(m, s, base, steps, stage, phase, gate, up);
-            return;
-        }
-    }
-    if (m.across) bsri_grouped_mainloop<L, 1, 0>(m, s, base, steps, stage, phase, gate, up);
-    else bsri_grouped_mainloop<L, 0, 0>(m, s, base, steps, stage, phase, gate, up);
-}
-/* Sums of 16 rows, which stand in a warp's registers by columns of the weights, to shared memory by rows. */
-__device__ __forceinline__ void bsri_grouped_put(float (*to)[BSRI_GROUPED_PAD], const float *d) {
-    const int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int i = 0; i < 8; i++) to[i / 4 * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 % 2 * 8] = d[i];
-}
-__device__ __forceinline__ void bsri_grouped_get(float (&v)[8], const float *from) {
-    const float4 y = ((const float4 *)from)[0], z = ((const float4 *)from)[1];
-    v[0] = y.x, v[1] = y.y, v[2] = y.z, v[3] = y.w, v[4] = z.x, v[5] = z.y, v[6] = z.z, v[7] = z.w;
-}
-/* As a matrix of T stores them. */
-template <class T> __device__ __forceinline__ void bsri_grouped_round(float (&v)[8], int dtype) {
-    if (dtype == BSR_F32) return;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float x[2];
-        bsri_dev_dtype<T::DTYPE>::unpack(x, bsri_pack<T>(v[2 * i], v[2 * i + 1])), v[2 * i] = x[0], v[2 * i + 1] = x[1];
-    }
 }
 /* Eight neighbours of row `row` of a stored block, from `col` on. */
 __device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &to, int dtype, int32_t block, int32_t row, int32_t col,
@@ -6627,105 +6585,174 @@ __device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &t
     o.data = to.values, o.dtype = dtype;
     bsri_dev_store8(o, block * to.strides[0] + row * to.strides[1] + col * to.strides[2], to.strides[2], 8, v);
 }
-/* A warp's 16 columns of a tile to where they belong, 16 rows at a time; each lane has eight neighbours of a row. */
-template <class L>
-__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, const bsri_grouped_storage &s, char *room,
-                                                    const bsri_grouped_tile &tile, float (&gate)[L::N / 2],
-                                                    float (&up)[L::GATED ? L::N / 2 : 1]) {
-    typedef typename L::type T;
-    typedef float line[BSRI_GROUPED_PAD];
-    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x & 31, at = lane / 2, chunk = lane % 2 * 8;
-    line *const own = (line *)(room + warp * L::ROOM);
-    const int32_t col = tile.part * BSRI_GROUPED_COLS + warp * 16 + chunk;
-#pragma unroll 1
-    for (int32_t first = 0; first < m.rows; first += 16) { /* once in the code */
-        float v[8];
-        bsri_grouped_put(own, gate);
-        if constexpr (L::GATED) bsri_grouped_put(own + 16, up);
-        __syncwarp();
-        if constexpr (L::GATED) {
-            float u[8];
-            bsri_grouped_get(v, &own[at][chunk]), bsri_grouped_get(u, &own[16 + at][chunk]);
-            bsri_grouped_round<T>(v, m.dtype), bsri_grouped_round<T>(u, m.dtype);
-            if (m.out[1].values) bsri_grouped_store(m.out[1], m.dtype, tile.block, first + at, col, v);
-            if (m.out[2].values) bsri_grouped_store(m.out[2], m.dtype, tile.block, first + at, col, u);
-            bsri_dev_activate(v, m.activation);
+/* Sums of 32 columns: lane t of four has two neighbours of each of four groups of eight; it gets the whole of group t. */
+__device__ __forceinline__ void bsri_grouped_row(float (&v)[8], const float *d, int half) {
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] *= u[i];
-            bsri_grouped_store(m.out[0], m.dtype, tile.block, first + at, col, v);
-        } else if (m.product) {
+    for (int i = 0; i < 8; i++) v[i] = half ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
+    bsri_wgmma_quad<float, 2>(v);
+}
+template <class T> __device__ __forceinline__ void bsri_grouped_round(float (&v)[8], int dtype) { /* as T stores them */
+    if (dtype == BSR_F32) return;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x[2];
+        bsri_dev_dtype<T::DTYPE>::unpack(x, bsri_pack<T>(v[2 * i], v[2 * i + 1])), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+    }
+}
+/* Gated units of 32 columns, two rows of each lane, where all that is stored is T's, in aligned rows: pairs of columns are joined,
+   rounded and then exchanged. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
+                                                  int32_t row, int32_t col) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t g[4], u[4], y[4];
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            g[i] = bsri_pack<T>(gate[i * 4 + 2 * h], gate[i * 4 + 2 * h + 1]), u[i] = bsri_pack<T>(up[i * 4 + 2 * h], up[i * 4 + 2 * h + 1]);
+            bsri_dev_dtype<T::DTYPE>::unpack(x, g[i]), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+        }
+        bsri_dev_activate(v, m.activation);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, u[i]), y[i] = bsri_pack<T>(v[2 * i] * x[0], v[2 * i + 1] * x[1]);
+        }
+        const bool inside = row + 8 * h < m.rows;
+#pragma unroll
+        for (int o = 0; o < 3; o++) {
+            const bsri_dev_grouped_out &to = m.out[o];
+            uint32_t(&w)[4] = o == 0 ? y : o == 1 ? g : u;
+            if (!to.values) continue;
+            bsri_wgmma_quad<uint32_t, 1>(w);
+            if (inside)
+                *(uint4 *)((uint16_t *)to.values + block * to.strides[0] + (row + 8 * h) * to.strides[1] + col) =
+                    make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    }
+}
+/* The same of any type and stride. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
+                                                      int32_t row, int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float g[8], u[8];
+        bsri_grouped_row(g, gate, h), bsri_grouped_row(u, up, h);
+        bsri_grouped_round<T>(g, m.dtype), bsri_grouped_round<T>(u, m.dtype);
+        const bool inside = row + 8 * h < m.rows;
+        if (inside && m.out[1].values) bsri_grouped_store(m.out[1], m.dtype, block, row + 8 * h, col, g);
+        if (inside && m.out[2].values) bsri_grouped_store(m.out[2], m.dtype, block, row + 8 * h, col, u);
+        bsri_dev_activate(g, m.activation);
+#pragma unroll
+        for (int i = 0; i < 8; i++) g[i] *= u[i];
+        if (inside) bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, g);
+    }
+}
+/* 32 columns of a product or a sampled one. own: 32 bytes of shared memory of each lane. */
+__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const bsri_grouped_storage &s, float *own,
+                                                 const bsri_grouped_tile &tile, const float *sum, int32_t row, int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float v[8];
+        bsri_grouped_row(v, sum, h);
+        if (row + 8 * h >= m.rows) continue;
+        if (m.product) {
             const int64_t n = m.of.product.width - col;
+#pragma unroll
+            for (int i = 0; i < 8; i++) own[i] = v[i];
             if (n > 0)
-                s.finisher.eight(m.of.product, &own[at][chunk], 1, (int64_t)tile.line * m.rows + first + at, col, true,
-                                 n < 8 ? (int)n : 8);
+                s.finisher.eight(m.of.product, own, 1, (int64_t)tile.line * m.rows + row + 8 * h, col, true, n < 8 ? (int)n : 8);
         } else {
-            bsri_grouped_get(v, &own[at][chunk]);
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] *= (float)m.of.sampled.alpha;
-            bsri_sampled_add(m.of.sampled, bsri_sampled_input(m.of.sampled, 0), v, tile.block, first + at, col);
-            bsri_grouped_store(m.out[0], m.dtype, tile.block, first + at, col, v);
+            bsri_sampled_add(m.of.sampled, bsri_sampled_input(m.of.sampled, 0), v, tile.block, row + 8 * h, col);
+            bsri_grouped_store(m.out[0], m.dtype, tile.block, row + 8 * h, col, v);
         }
-        __syncwarp();
+    }
+}
+/* A warpgroup's sums to where they belong. first: its first column in the tile. */
+template <class L>
+__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, bsri_grouped_storage &s, const bsri_grouped_tile &tile,
+                                                    float (&sum)[L::N / 2], int32_t row, int32_t first) {
+    typedef typename L::type T;
+    const int32_t strip = row & ~15; /* the warp's 16 rows: absent where blocks have fewer */
+    int32_t col = tile.part * BSRI_GROUPED_COLS + first + threadIdx.x % 4 * 8;
+    if (strip >= m.rows) return;
+    row += threadIdx.x % 32 / 4;
+#pragma unroll 1
+    for (int part = 0; part < L::N / (L::GATED ? 64 : 32); part++, col += 32) { /* once in the code */
+        if constexpr (L::GATED) { /* 64 columns of gate, then 64 of up */
+            if (m.plain) bsri_grouped_join<T>(m, sum, sum + 32, tile.block, row, col);
+            else bsri_grouped_join_any<T>(m, sum, sum + 32, tile.block, row, col);
+        } else {
+            bsri_grouped_put(m, s, s.own[threadIdx.x - 128], tile, sum, row, col);
+        }
 #pragma unroll
-        for (int i = 0; i + 8 < L::N / 2; i++) { /* the next 16 rows come to the front */
-            gate[i] = gate[i + 8];
-            if constexpr (L::GATED) up[i] = up[i + 8];
+        for (int i = 0; i + 16 < L::N / 2; i++) sum[i] = sum[i + 16]; /* the next 32 columns come to the front */
+        if (L::N == 256 && part % 2) {
+#pragma unroll
+            for (int i = 0; i + 32 < L::N / 2; i++) sum[i] = sum[i + 32];
         }
     }
 }
 template <class L>
-__device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base, char *room) {
+__device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
+    const int32_t group = threadIdx.x / 128 - 1, row = (L::SPLIT ? 0 : group * 64) + threadIdx.x / 32 % 4 * 16;
     int32_t stage = 0, slot = 0;
     uint32_t phase = 0;
     base = bsri_wgmma_desc_address(base);
+    const uint32_t few = base + (L::SPLIT ? 0 : group * BSRI_GROUPED_BOX);
+    const uint32_t weights = base + m.few_bytes + (L::SPLIT ? group * (L::BOXES / 2) * BSRI_GROUPED_BOX : 0);
     for (;; slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1) {
-        float gate[L::N / 2], up[L::GATED ? L::N / 2 : 1];
+        float sum[L::N / 2];
         bsri_mbarrier_wait(bsri_smem_address(&s.full[stage]), phase);
         const bsri_grouped_tile tile = s.tile[slot];
         if (tile.steps < 0) return;
         if (tile.steps) {
 #pragma unroll
-            for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(gate[i]);
-            if constexpr (L::GATED) {
-#pragma unroll
-                for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(up[i]);
-            }
-            bsri_grouped_multiply<L>(m, s, base, tile.steps, stage, phase, gate, up);
+            for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(sum[i]);
+            if (m.across) bsri_grouped_mainloop<L, 1>(m, s, few, weights, tile.steps, stage, phase, sum);
+            else bsri_grouped_mainloop<L, 0>(m, s, few, weights, tile.steps, stage, phase, sum);
         } else { /* a block row without blocks */
 #pragma unroll
-            for (int i = 0; i < L::N / 2; i++) gate[i] = 0.0f;
+            for (int i = 0; i < L::N / 2; i++) sum[i] = 0.0f;
             __syncwarp();
             if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&s.empty[stage]));
             if (++stage == m.stages) stage = 0, phase ^= 1;
         }
-        bsri_grouped_finish<L>(m, s, room, tile, gate, up);
+        bsri_grouped_finish<L>(m, s, tile, sum, row, L::SPLIT ? group * 64 : 0);
     }
 }
 #endif
 /* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights, as
-   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: a block row of m.rows rows
-   beside 128 columns, of which tensor cores see the transpose: weights as 64 rows of wgmma, the block's rows as its N columns. N is
-   64 also where the block has fewer: what is read beyond them makes columns that nobody looks at. Sampled products: a tile is 128
-   columns of a stored block, rows are mat1's. Products: 128 columns of out, rows are the stored blocks themselves.
+   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: a block's rows beside 128
+   columns of weights. Sampled products: columns of a stored block, rows are mat1's. Products: columns of out, rows are the stored
+   blocks themselves. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond them makes rows of sums that
+   nobody looks at.
 
-   Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply, 64 of the 128 columns each, of
-   gate and of up (232 registers).
+   Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply (232 registers). L::SPLIT: each
+   has 64 of the columns, of gate and of up; else (blocks of 128 rows) 64 of the rows.
 
    Shared memory:
      dynamic:  m.stages stages of m.stage_bytes, multiples of 1 KB; a stage is 64 products deep, lines of 128 bytes, swizzled:
        0             the block's rows, m.few_bytes
-       m.few_bytes   16 KB of weights: 128 lines, or two boxes of 64 columns where columns are contiguous; then up's
-               behind the stages ROOM bytes for each multiplying warp's epilogue
+       m.few_bytes   boxes of 64 columns, 8 KB each: the weights' first and second 64; of gated units gate's first, up's first,
+                     gate's second, up's second, so that a warpgroup's columns stand side by side
      static:   bsri_grouped_storage
 
    barrier       count  arrives                                              waits                 phase
    full[stage]   1      the fetching warp, expect_tx of all boxes            multiplying threads   round of the ring
    empty[stage]  8      lane 0 of each multiplying warp: products done       the fetching warp     round + 1
 
+   Sums: as wgmma has them (see bsri_product_wgmma), L::N columns; of gated units 64 of gate, then the same 64 of up.
+
    Order: 1. The fetching warp writes a tile down in slot n of STAGES + 1, then loads its stages; whoever waits for the first of
              them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written again.
           2. Multiplying warps: for each stage products, and the stage before is given back.
-          3. Epilogue: 16 rows at a time through the warp's own shared memory. */
+          3. Epilogue: 32 columns at a time, eight neighbours of a row in each lane. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid_constant__ bsri_dev_grouped m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
@@ -6751,17 +6778,16 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid
         if (threadIdx.x < 32) bsri_grouped_produce<L>(m, s, base);
     } else {
         bsri_setmaxnreg_inc<232>();
-        bsri_grouped_consume<L>(m, s, base, bsri_shared + m.stages * m.stage_bytes);
+        bsri_grouped_consume<L>(m, s, base);
     }
 #endif
 }
 
-/* Weights [K x columns]: boxes of 64 products and 128 columns, or 64 by 64 where columns are contiguous. Few rows: mat1's, or
-   stored blocks' where `blocks` is not null. */
+/* Weights [K x columns]: boxes of 64 by 64. Few rows: mat1's, or stored blocks' where `blocks` is not null. */
 static int bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across) {
     const int64_t size[2] = {across ? w->cols : w->rows, across ? w->rows : w->cols};
     const int64_t stride[1] = {2 * (across ? w->row_stride : w->col_stride)};
-    const int32_t box[2] = {BSRI_GROUPED_DEPTH, across ? BSRI_GROUPED_DEPTH : BSRI_GROUPED_COLS};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, BSRI_GROUPED_DEPTH};
     return bsri_tensor_map(ctx, map, w->dtype, w->data, 2, size, stride, box, 128, 1);
 }
 static int bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, const bsr_matrix *blocks,
