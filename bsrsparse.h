@@ -1490,7 +1490,7 @@ BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int
    have fewer, or none; slots without a row are left out by what follows (token dropping, where that is wanted), and the first of
    them is told in *status (MOE_CAPACITY), as is a number that is no expert's (MOE_EXPERT), whose slot has no row either. Where
    there is no status, and on the CPU for a number that is no expert's, the CPU returns these as errors before it writes anything.
-   On CUDA it wants the workspace that a query names.
+   On CUDA it wants the workspace that a query names; the CPU takes the allocator's where there is none.
    Errors: BAD_SHAPE (experts' sizes), BAD_ARGUMENT (MOE_FIELD: r's sizes), OVERFLOW (more than 2^31 - 1 slots), on the CPU
    CAPACITY, BAD_STRUCTURE. After MegaBlocks (Gale et al. 2022), whose dropless layout this is. */
 BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r, const bsr_exec *exec);
@@ -1499,15 +1499,13 @@ BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *expert
    block_cols. m is r->rows x (experts F), of r's block_rows and any block_cols that divides F; its crow_indices and col_indices
    are written, values left alone. m->nnz is the capacity, at least rows / block_rows * n; on the CPU it becomes the number of
    blocks stored, on CUDA it stays and crow's last entry tells it, as in conversions; views are detached.
-   The next two build, by arithmetic and without scratch, what bsr_build_transposed_index and bsr_build_schedule would build for
-   it, in buffers of the same sizes; m is the pattern that bsr_moe_topology made of r. The schedule keeps the rows' order, and
-   sorts experts by their tokens for A^T.
+   bsr_moe_transposed_index builds, by arithmetic and without scratch, what bsr_build_transposed_index would build for it, in a
+   buffer of the same size; m is the pattern that bsr_moe_topology made of r. No schedule is wanted: rows are equally long and in
+   an order that shares each expert's weights, which a schedule's would lose.
    They read r->offsets alone. Errors: BAD_SHAPE (sizes are not the routing's), CAPACITY, on the CPU BAD_STRUCTURE (offsets). */
 BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec);
 BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
                                             uint64_t bytes, const bsr_exec *exec);
-BSR_API bsr_status bsr_moe_schedule(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, int group,
-                                    int transposed, void *buffer, uint64_t bytes, const bsr_exec *exec);
 
 /* out [rows x H], by rows: weights[slot] * x[token], x [tokens x H]; all other rows, padding and what is not in use, become zero.
    weights: tokens x slots, or null (1). Also the gradient of bsr_moe_scatter for its rows.
@@ -14367,17 +14365,14 @@ BSRI_HD static int64_t bsri_moe_expert(const int32_t *offsets, int64_t experts, 
     }
     return low;
 }
-/* The pattern that bsr_moe_topology makes, and its views, as they are written. */
+/* The pattern that bsr_moe_topology makes, and its transposed index, as they are written. */
 typedef struct bsri_moe_pattern {
     const int32_t *offsets;
     int64_t experts, block_rows, lines; /* lines: block rows */
     int64_t each;                       /* block columns of an expert */
     void *crow, *col;                   /* null: not wanted */
     void *ccol, *row, *position;        /* a transposed index, or null */
-    int64_t *header;                    /* a schedule's, with its arrays, or null */
-    int32_t *order, *lengths;
-    int64_t groups;
-    int32_t dtype, group, transposed, reserved;
+    int32_t dtype, reserved;
 } bsri_moe_pattern;
 /* The first block row of an expert; of none: those in use. */
 BSRI_HD static int64_t bsri_moe_line(const bsri_moe_pattern *p, int64_t expert) {
@@ -14638,7 +14633,7 @@ BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routin
     m->nnz = bsri_moe_line(&p, p.experts) * p.each;
     return BSR_OK;
 }
-/* What both views ask for: the routing, its pattern, a buffer of `need` bytes. */
+/* What the index asks for: the routing, its pattern, a buffer of `need` bytes. */
 static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
                                       uint64_t bytes, int64_t need) {
     bsri_spans set;
@@ -14799,7 +14794,7 @@ BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing 
     bsri_spans set;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_GATHER, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
     memset(&j, 0, sizeof j), set.count = 0;
     j.r = r, j.x = x, j.weights = weights, j.out = out;
     if (bsri_checking(&c)) {
@@ -14816,7 +14811,7 @@ BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bs
     bsri_spans set;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_SCATTER, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
     memset(&j, 0, sizeof j), set.count = 0;
     j.r = r, j.x = x, j.weights = weights, j.input = input, j.beta = beta, j.out = out;
     if (bsri_checking(&c)) {
@@ -14831,7 +14826,7 @@ BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe
     bsri_spans set;
     bsri_call c;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_WEIGHT_GRADIENT, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
     memset(&j, 0, sizeof j), set.count = 0;
     j.r = r, j.x = x, j.dy = dy, j.out = out;
     if (bsri_checking(&c)) {
@@ -21546,6 +21541,7 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     bsri_map join;
     int64_t bytes;
     int i, stop;
+    if (!BSRI_HAS_CUDA_MAPS) return bsri_fail(call, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, call->op);
     BSRI_TRY(bsri_cuda_gated_room(call, g, &gate, &bytes));
     memset(&none, 0, sizeof none);
     if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)

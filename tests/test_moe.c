@@ -12,86 +12,10 @@ static const int floats[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 /* routings                                                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-enum { EVEN, SKEWED, ONE, FEW, NONE_SOME, REPEATED, KINDS }; /* who is chosen */
-typedef struct routed {
-    bsr_dense experts;
-    bsr_moe_routing r;
-    int64_t *expert; /* of each slot, as chosen; then -1 where it has no row */
-    uint64_t *status;
-} routed;
-static int64_t choose(int kind, int64_t experts, int64_t turn) {
-    switch (kind) {
-        case ONE: return experts - 1;
-        case SKEWED: return bt_below(1 + bt_below(experts));
-        case FEW: return bt_below(2) ? 0 : experts - 1;
-        case NONE_SOME: return bt_below(3) ? bt_below(experts) : -1 - bt_below(5);
-        case EVEN: return turn % experts;
-        default: return bt_below(experts);
-    }
-}
-/* All arrays, poisoned; rows < 0: as many as always suffice. */
-static routed routing(int64_t tokens, int64_t slots, int64_t experts, int64_t block_rows, int64_t rows, int kind, int dtype) {
-    routed x;
-    int64_t i, n = tokens * slots;
-    memset(&x, 0, sizeof x);
-    x.experts = t_dense(dtype, tokens, slots, (int)bt_below(LAYOUTS), NO_BATCH, 0);
-    x.expert = (int64_t *)bt_alloc((size_t)n * 8, 8);
-    bt_mark_output(x.expert);
-    for (i = 0; i < n; i++) x.expert[i] = choose(kind, experts, i), t_set(&x.experts, 0, i / slots, i % slots, (double)x.expert[i]);
-    x.r.tokens = tokens, x.r.slots = slots, x.r.experts = experts, x.r.block_rows = block_rows;
-    x.r.rows = rows < 0 ? bsr_moe_rows(tokens, slots, experts, block_rows) : rows;
-    x.r.counts = (int32_t *)bt_alloc((size_t)experts * 4, 4), x.r.offsets = (int32_t *)bt_alloc((size_t)(experts + 1) * 4, 4);
-    x.r.row_of = (int32_t *)bt_alloc((size_t)n * 4, 4), x.r.slot_of = (int32_t *)bt_alloc((size_t)x.r.rows * 4, 4);
-    x.status = x.r.status = (uint64_t *)bt_alloc(8, 8);
-    bt_mark_output(x.r.counts), bt_mark_output(x.r.offsets), bt_mark_output(x.r.row_of), bt_mark_output(x.r.slot_of);
-    bt_mark_output(x.r.status);
-    return x;
-}
-static void inputs_now(const bsr_moe_routing *r) { /* the arrays are only read from here on */
-    const void *all[5];
-    int i;
-    all[0] = r->counts, all[1] = r->offsets, all[2] = r->row_of, all[3] = r->slot_of, all[4] = r->status;
-    for (i = 0; i < 5; i++)
-        if (all[i] && bt_find(all[i])) bt_find(all[i])->output = 0;
-}
-/* Expert by expert, slot by slot: what every array must hold. Slots that have no row are taken from x->expert. */
-static void check_routing(routed *x) {
-    const bsr_moe_routing *r = &x->r;
-    const int64_t n = r->tokens * r->slots;
-    int64_t e, i, row = 0, bad = 0, first_lost = -1;
-    int32_t *slot_of = (int32_t *)malloc((size_t)r->rows * 4 + 4), *row_of = (int32_t *)malloc((size_t)n * 4 + 4);
-    if (!slot_of || !row_of) abort();
-    for (i = 0; i < r->rows; i++) slot_of[i] = -1;
-    for (i = 0; i < n; i++) row_of[i] = -1;
-    for (e = 0; e < r->experts; e++) {
-        int64_t count = 0;
-        CHECK_INT(r->offsets[e], row);
-        for (i = 0; i < n; i++) {
-            if (x->expert[i] != e) continue;
-            if (row + count < r->rows) row_of[i] = (int32_t)(row + count), slot_of[row + count] = (int32_t)i, count++;
-            else first_lost = first_lost < 0 || i < first_lost ? i : first_lost;
-        }
-        CHECK_INT(r->counts[e], count);
-        row += (count + r->block_rows - 1) / r->block_rows * r->block_rows;
-    }
-    CHECK_INT(r->offsets[r->experts], row);
-    for (i = 0; i < n; i++) bad += r->row_of[i] != row_of[i];
-    for (i = 0; i < r->rows; i++) bad += r->slot_of[i] != slot_of[i];
-    CHECK_INT(bad, 0);
-    if (r->status) {
-        bsr_error told;
-        const bsr_status status = bsr_device_status(*r->status, &told);
-        CHECK_INT(status, first_lost < 0 ? BSR_OK : BSR_CAPACITY);
-        if (first_lost >= 0) CHECK_INT(told.item, BSR_ITEM_MOE_CAPACITY), CHECK_INT(told.index, first_lost);
-    }
-    for (i = 0; i < n; i++)
-        if (row_of[i] < 0) x->expert[i] = -1;
-    free(slot_of), free(row_of);
-}
 static int route(routed *x) {
     bsr_exec e = t_exec(0);
     if (!RUN_OK(bsr_moe_route(t_any_context(), &x->experts, &x->r, &e))) return 0;
-    check_routing(x), inputs_now(&x->r);
+    rm_check_routing(x), t_routing_done(&x->r);
     return 1;
 }
 TEST(routings) {
@@ -107,12 +31,12 @@ TEST(routings) {
                 routed x;
                 bt_case("%d tokens, %d experts, blocks of %d, kind %d", (int)tokens[a], (int)experts[b], (int)rows, kind);
                 room = bt_below(3) ? -1 : bt_below(most / rows + 1) * rows;
-                x = routing(tokens[a], slots, experts[b], rows, room, kind, bt_below(2) ? BSR_I64 : BSR_I32);
+                x = t_routing(tokens[a], slots, experts[b], rows, room, kind, bt_below(2) ? BSR_I64 : BSR_I32);
                 route(&x);
             }
     bt_case("more slots than a short list has, and large strides");
     {
-        routed x = routing(9000, 3, 65, 16, -1, REPEATED, BSR_I32);
+        routed x = t_routing(9000, 3, 65, 16, -1, REPEATED, BSR_I32);
         route(&x);
     }
 }
@@ -147,13 +71,13 @@ TEST(routing_errors) {
     bsr_exec e = t_exec(0);
     int64_t i;
     bt_case("no room, no status");
-    x = routing(40, 2, 5, 8, 40, EVEN, BSR_I32), x.r.status = NULL;
+    x = t_routing(40, 2, 5, 8, 40, EVEN, BSR_I32), x.r.status = NULL;
     CHECK_INT(bsr_moe_route(t_context(0), &x.experts, &x.r, &e), BSR_CAPACITY);
     CHECK_INT(t_error.item, BSR_ITEM_MOE_CAPACITY), CHECK_INT(t_error.value, 80), CHECK_INT(t_error.index, 3);
     CHECK(t_all_poison(x.r.counts) && t_all_poison(x.r.offsets) && t_all_poison(x.r.row_of) && t_all_poison(x.r.slot_of));
     for (i = 0; i < 2; i++) {
         bt_case("no such expert, %s", i ? "the last one" : "far off");
-        x = routing(40, 2, 5, 8, -1, EVEN, BSR_I64);
+        x = t_routing(40, 2, 5, 8, -1, EVEN, BSR_I64);
         t_set(&x.experts, 0, 17, 1, i ? 5 : 1e15), t_set(&x.experts, 0, 30, 0, 77);
         CHECK_INT(bsr_moe_route(t_context(0), &x.experts, &x.r, &e), BSR_BAD_STRUCTURE);
         CHECK_INT(t_error.item, BSR_ITEM_MOE_EXPERT), CHECK_INT(t_error.operand, BSR_ARG_EXPERTS);
@@ -166,19 +90,6 @@ TEST(routing_errors) {
 /* topology                                                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The pattern of a routing with room for its capacity; values poisoned. each: block columns of an expert. */
-static bsr_matrix pattern(const bsr_moe_routing *r, int64_t each, int64_t block_cols, int dtype, int layout, int index_dtype) {
-    t_spec s = t_spec_of(dtype, r->block_rows, block_cols, r->rows / r->block_rows, r->experts * each, 0);
-    bsr_matrix m;
-    s.index_dtype = index_dtype, s.layout = layout;
-    m = t_target(&s), m.rows = r->rows, m.cols = r->experts * each * block_cols;
-    m.nnz = r->rows / r->block_rows * each;
-    m.col_indices = bt_alloc((size_t)m.nnz * bsr_dtype_size(index_dtype), bsr_dtype_size(index_dtype));
-    bt_mark_output(m.col_indices);
-    t_make_values(&m, dtype, layout, 0);
-    bt_mark_output(m.values);
-    return m;
-}
 static int topology(const bsr_moe_routing *r, bsr_matrix *m) {
     bsr_exec e = t_exec(0);
     if (!RUN_OK(bsr_moe_topology(t_any_context(), r, m, &e))) return 0;
@@ -207,21 +118,13 @@ TEST(topologies) {
                 routed x;
                 bsr_matrix m, general;
                 bsr_exec e = t_exec(0);
-                int64_t i, j, p = 0;
                 bt_case("%d experts, kind %d, %d columns, %d tokens, blocks of %d", (int)experts[a], kind, each, (int)tokens,
                         (int)block);
-                x = routing(tokens, bt_range(1, 3), experts[a], block, -1, kind, BSR_I32);
+                x = t_routing(tokens, bt_range(1, 3), experts[a], block, -1, kind, BSR_I32);
                 if (!route(&x)) continue;
-                m = pattern(&x.r, each, 2, BSR_F32, PACKED, index_dtype);
+                m = rm_pattern(&x.r, each, 2, BSR_F32, PACKED, index_dtype);
                 if (!topology(&x.r, &m)) continue;
-                CHECK_INT(t_crow(&m, 0, 0), 0);
-                for (i = 0; i < x.r.rows / block; i++) {
-                    const int32_t slot = x.r.slot_of[i * block];
-                    const int64_t owner = slot < 0 ? -1 : x.expert[slot];
-                    CHECK_INT(t_crow(&m, 0, i + 1) - t_crow(&m, 0, i), owner < 0 ? 0 : each);
-                    for (j = 0; j < each && owner >= 0; j++) CHECK_INT(t_col(&m, 0, p++), owner * each + j);
-                }
-                CHECK_INT(m.nnz, p);
+                CHECK_INT(m.nnz, rm_check_topology(&x, &m, each));
                 general = m, attach_index(&x.r, &m);
                 t_attach_transposed(&general);
                 if (m.transposed_index && general.transposed_index) {
@@ -249,71 +152,32 @@ TEST(rows) {
             const int64_t tokens = bt_range(1, 40), slots = bt_range(1, 9), experts = bt_range(1, 9), block = bt_range(1, 16);
             const double beta = turn % 4 == 0 ? 0.75 : turn % 4 == 1 ? 1 : 0;
             bsr_dense x, weights, gathered, rows, scattered, gradient, dy, input;
-            int64_t most, i, j, k;
+            int64_t most, i, j;
             bsr_exec e = t_exec(0);
             routed at;
             bt_case("width %d, turn %d", (int)widths[w], turn);
             most = bsr_moe_rows(tokens, slots, experts, block);
-            at = routing(tokens, slots, experts, block, bt_below(3) ? -1 : bt_below(most / block + 1) * block, (int)bt_below(KINDS),
+            at = t_routing(tokens, slots, experts, block, bt_below(3) ? -1 : bt_below(most / block + 1) * block, (int)bt_below(KINDS),
                          BSR_I32);
             if (!route(&at)) continue;
             x = t_random(types[0], tokens, widths[w], (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
             weights = t_random(types[1], tokens, slots, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
             gathered = t_output(same && plain ? types[0] : types[2], at.r.rows, widths[w], (int)bt_below(LAYOUTS), NO_BATCH);
-            if (RUN_OK(bsr_moe_gather(t_any_context(), &at.r, &x, plain ? NULL : &weights, &gathered, &e))) {
-                const int wide = types[0] == BSR_F64 || gathered.dtype == BSR_F64 || (!plain && types[1] == BSR_F64);
-                rm_array want = rm_new(at.r.rows, widths[w]);
-                for (i = 0; i < at.r.rows; i++)
-                    for (j = 0; j < widths[w] && at.r.slot_of[i] >= 0; j++) {
-                        const int64_t slot = at.r.slot_of[i], token = slot / slots;
-                        const double v = t_get(&x, 0, token, j) * (plain ? 1 : t_get(&weights, 0, token, slot % slots));
-                        rm_set(&want, i, j, gathered.dtype, v, 2 * rm_unit(wide ? BSR_F64 : BSR_F32) * fabs(v) + 0x1p-149);
-                    }
-                RM_COMPARE(&gathered, &want);
-                for (i = 0; i < at.r.rows && BT_WANTED; i++) /* padding is zero, not almost */
-                    for (j = 0; j < widths[w] && at.r.slot_of[i] < 0; j++) CHECK(t_get(&gathered, 0, i, j) == 0);
-            }
+            if (RUN_OK(bsr_moe_gather(t_any_context(), &at.r, &x, plain ? NULL : &weights, &gathered, &e)))
+                rm_check_gather(&at.r, &x, plain ? NULL : &weights, &gathered);
             rows = t_random(types[2], at.r.rows, widths[w], (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
             for (i = 0; i < at.r.rows; i++) /* nothing reads padding */
                 for (j = 0; j < widths[w] && at.r.slot_of[i] < 0; j++) t_set(&rows, 0, i, j, (double)NAN);
             input = t_random(types[1], bt_below(3) ? tokens : 1, bt_below(3) ? widths[w] : widths[w] > 0, (int)bt_below(LAYOUTS),
                              NO_BATCH, 0, FILL_SIGNED);
-            if (beta == 0) t_fill(&input, FILL_SIGNED), input.data = NULL;
             scattered = t_output(types[3], tokens, widths[w], (int)bt_below(LAYOUTS), NO_BATCH);
             if (RUN_OK(bsr_moe_scatter(t_any_context(), beta, beta != 0 ? &input : NULL, &at.r, &rows, plain ? NULL : &weights,
-                                       &scattered, &e))) {
-                const int sums = types[2] == BSR_F64 || types[3] == BSR_F64 || ((!plain || beta != 0) && types[1] == BSR_F64)
-                                     ? BSR_F64
-                                     : BSR_F32;
-                rm_array want = rm_new(tokens, widths[w]);
-                for (i = 0; i < tokens; i++)
-                    for (j = 0; j < widths[w]; j++) {
-                        rm_sum s = {0, 0, 0, 2};
-                        if (beta != 0)
-                            rm_add(&s, beta, 0, t_get(&input, 0, input.rows == 1 ? 0 : i, input.cols == 1 ? 0 : j), 0);
-                        for (k = 0; k < slots; k++) {
-                            const int32_t row = at.r.row_of[i * slots + k];
-                            if (row >= 0) rm_add(&s, plain ? 1 : t_get(&weights, 0, i, k), 0, t_get(&rows, 0, row, j), 0);
-                        }
-                        rm_set(&want, i, j, types[3], s.s, (double)s.n * rm_unit(sums) * s.t + 0x1p-140);
-                    }
-                RM_COMPARE(&scattered, &want);
-            }
+                                       &scattered, &e)))
+                rm_check_scatter(beta, &input, &at.r, &rows, plain ? NULL : &weights, &scattered);
             dy = t_random(types[0], tokens, widths[w], (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
             gradient = t_output(types[3], tokens, slots, (int)bt_below(LAYOUTS), NO_BATCH);
-            if (RUN_OK(bsr_moe_weight_gradient(t_any_context(), &at.r, &rows, &dy, &gradient, &e))) {
-                const int sums = types[0] == BSR_F64 || types[2] == BSR_F64 || types[3] == BSR_F64 ? BSR_F64 : BSR_F32;
-                rm_array want = rm_new(tokens, slots);
-                for (i = 0; i < tokens; i++)
-                    for (k = 0; k < slots; k++) {
-                        const int32_t row = at.r.row_of[i * slots + k];
-                        rm_sum s = {0, 0, 0, 2};
-                        for (j = 0; j < widths[w] && row >= 0; j++)
-                            rm_add(&s, t_get(&rows, 0, row, j), 0, t_get(&dy, 0, i, j), 0);
-                        rm_set(&want, i, k, types[3], s.s, (double)s.n * rm_unit(sums) * s.t + 0x1p-140);
-                    }
-                RM_COMPARE(&gradient, &want);
-            }
+            if (RUN_OK(bsr_moe_weight_gradient(t_any_context(), &at.r, &rows, &dy, &gradient, &e)))
+                rm_check_weights(&at.r, &rows, &dy, &gradient);
         }
 }
 /* The sum may be written over its input. */
@@ -324,7 +188,7 @@ TEST(scatter_in_place) {
     bsr_exec e = t_exec(0);
     int64_t i, j, k;
     bt_case("beta 1");
-    at = routing(20, 3, 4, 8, -1, SKEWED, BSR_I32);
+    at = t_routing(20, 3, 4, 8, -1, SKEWED, BSR_I32);
     if (!route(&at)) return;
     rows = t_random(BSR_F32, at.r.rows, 24, ROW, NO_BATCH, 0, FILL_SIGNED);
     out = t_output(BSR_F32, 20, 24, ROW, NO_BATCH);
@@ -342,40 +206,6 @@ TEST(scatter_in_place) {
 /* gated units                                                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A matrix of out's pattern that a gated unit writes, against products that are rounded, joined and rounded. which: 0 the unit
-   itself, 1 gate's product, 2 up's. */
-static void check_gated(const char *what, const bsr_matrix *m, const ref_sum *g, const ref_sum *u, int act, int compute, int which) {
-    int64_t b, k, p, i, j, bad = 0;
-    const double unit = rm_unit(compute == BSR_F64 ? BSR_F64 : BSR_F32), least = compute == BSR_F64 ? 0x1p-1074 : 0x1p-149;
-    bt.checks++;
-    if (!BT_WANTED) return;
-    for (b = 0; b < t_matrix_items(m); b++)
-        for (k = 0; k < m->rows / m->block_rows; k++)
-            for (p = t_crow(m, b, k); p < t_crow(m, b, k + 1); p++)
-                for (i = 0; i < m->block_rows; i++)
-                    for (j = 0; j < m->block_cols; j++) {
-                        const int64_t row = k * m->block_rows + i, col = t_col(m, b, p) * m->block_cols + j;
-                        const double got = t_load(m->values, m->dtype, t_value_at(m, b, p, i, j));
-                        const double gv = *ref_at(&g->s, b, row, col), uv = *ref_at(&u->s, b, row, col);
-                        const double n = *ref_at(&g->n, b, row, col);
-                        double ge = compute == BSR_I32 ? 2 * unit * fabs(gv) : (n + 2) * unit * *ref_at(&g->t, b, row, col);
-                        double ue = compute == BSR_I32 ? 2 * unit * fabs(uv) : (n + 2) * unit * *ref_at(&u->t, b, row, col);
-                        rm_array want;
-                        double v, e;
-                        want.rows = want.cols = 1, want.v = &v, want.e = &e;
-                        ge += n * least, ue += n * least;
-                        ge += t_half_ulp(m->dtype, fabs(gv) + ge), ue += t_half_ulp(m->dtype, fabs(uv) + ue);
-                        rm_gated(&want, 0, 0, m->dtype, act, gv, ge, uv, ue);
-                        if (m->dtype != BSR_F64 && compute != BSR_F64) e += 8 * unit * (1 + fabs(gv)) * (fabs(uv) + ue);
-                        if (which == 1) v = gv, e = ge;
-                        if (which == 2) v = uv, e = ue;
-                        if (fabs(got - v) <= e * (1 + 0x1p-20) || ref_close(got, v, e, m->dtype)) continue;
-                        if (!bad++)
-                            bt_fail(__FILE__, __LINE__, "%s(item %lld, row %lld, col %lld) is %.9g, expected %.9g +- %.3g", what,
-                                    (long long)b, (long long)row, (long long)col, got, v, e);
-                    }
-    t_check_value_gaps(m);
-}
 static void gated_case(int dtype, int out_type, t_spec s, int64_t inner, int act, int keeps, t_shape batch, int rows_first) {
     bsr_matrix m, out, gate_out, up_out;
     bsr_dense x, gate, up;
@@ -394,9 +224,9 @@ static void gated_case(int dtype, int out_type, t_spec s, int64_t inner, int act
                                  keeps & 2 ? &up_out : NULL, &e))) {
         const ref_array xv = ref_dense(&x), gv = ref_dense(&gate), uv = ref_dense(&up);
         const ref_sum g = ref_mm(&xv, NULL, &gv, NULL, batch, batch), u = ref_mm(&xv, NULL, &uv, NULL, batch, batch);
-        check_gated("out", &out, &g, &u, act, ref_compute(dtype), 0);
-        if (keeps & 1) check_gated("gate_out", &gate_out, &g, &u, act, ref_compute(dtype), 1);
-        if (keeps & 2) check_gated("up_out", &up_out, &g, &u, act, ref_compute(dtype), 2);
+        rm_check_gated("out", &out, &g, &u, act, ref_compute(dtype), 0);
+        if (keeps & 1) rm_check_gated("gate_out", &gate_out, &g, &u, act, ref_compute(dtype), 1);
+        if (keeps & 2) rm_check_gated("up_out", &up_out, &g, &u, act, ref_compute(dtype), 2);
         if (!(keeps & 1)) CHECK(t_all_poison(gate_out.values));
         if (!(keeps & 2)) CHECK(t_all_poison(up_out.values));
     }
@@ -450,7 +280,7 @@ static layer layer_new(int dtype, int64_t tokens, int64_t slots, int64_t experts
                        int64_t block_cols, int64_t rows, int kind, int act) {
     layer l;
     memset(&l, 0, sizeof l);
-    l.at = routing(tokens, slots, experts, block_rows, rows, kind, bt_below(2) ? BSR_I64 : BSR_I32);
+    l.at = t_routing(tokens, slots, experts, block_rows, rows, kind, bt_below(2) ? BSR_I64 : BSR_I32);
     l.h = h, l.f = f, l.block_cols = block_cols, l.dtype = dtype, l.act = act;
     l.x = t_random(dtype, tokens, h, ROW, NO_BATCH, 0, FILL_SIGNED);
     l.weights = t_random(dtype, tokens, slots, ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -482,7 +312,7 @@ static void layer_run(layer *l) {
     bsr_term terms[2];
     bsr_exec e = t_exec(0);
     if (!route(&l->at)) return;
-    h = pattern(r, each, l->block_cols, l->dtype, PACKED, BSR_I32);
+    h = rm_pattern(r, each, l->block_cols, l->dtype, PACKED, BSR_I32);
     x_rows = rows_of(l), y_rows = rows_of(l), d_y = rows_of(l), dx_rows = rows_of(l);
     y = t_output(l->dtype, r->tokens, l->h, ROW, NO_BATCH), dx = t_output(l->dtype, r->tokens, l->h, ROW, NO_BATCH);
     d_weights = t_output(l->dtype, r->tokens, r->slots, ROW, NO_BATCH);
@@ -586,7 +416,7 @@ TEST(padding_that_was_used_before) {
     bsr_dense x, rows;
     int64_t i, j;
     bt_case("the same rows twice");
-    a = routing(30, 2, 3, 8, 96, ONE, BSR_I32), b = routing(30, 2, 3, 8, 96, NONE_SOME, BSR_I32);
+    a = t_routing(30, 2, 3, 8, 96, ONE, BSR_I32), b = t_routing(30, 2, 3, 8, 96, NONE_SOME, BSR_I32);
     if (!route(&a) || !route(&b)) return;
     x = t_random(BSR_BF16, 30, 16, ROW, NO_BATCH, 0, FILL_SIGNED);
     rows = t_output(BSR_BF16, 96, 16, ROW, NO_BATCH);
