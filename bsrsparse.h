@@ -14375,7 +14375,7 @@ BSRI_HD static int64_t bsri_moe_expert(const int32_t *offsets, int64_t experts, 
 typedef struct bsri_moe_pattern {
     const int32_t *offsets;
     int64_t experts, block_rows, lines; /* lines: block rows */
-    int64_t each;                       /* block columns of an expert */
+    int64_t each, room;                 /* block columns of an expert; entries of the transposed index */
     void *crow, *col;                   /* null: not wanted */
     void *ccol, *row, *position;        /* a transposed index, or null */
     int32_t dtype, reserved;
@@ -14398,15 +14398,15 @@ BSRI_HD static void bsri_moe_row(const bsri_moe_pattern *p, int64_t i, int64_t l
     for (j = lane; j < p->each; j += lanes) {
         const int64_t at = first * p->each + j * tall + i - first;
         if (p->col) bsri_set_index(p->col, p->dtype, i * p->each + j, expert * p->each + j);
-        if (p->row) bsri_set_index(p->row, p->dtype, at, i);
-        if (p->position) bsri_set_index(p->position, p->dtype, at, i * p->each + j);
+        if (at >= p->room) continue;
+        bsri_set_index(p->row, p->dtype, at, i), bsri_set_index(p->position, p->dtype, at, bsri_min(i * p->each + j, p->room - 1));
     }
 }
 /* Where block column c starts in a transposed index; c = all of them: where the last one ends. */
 BSRI_HD static int64_t bsri_moe_column(const bsri_moe_pattern *p, int64_t c) {
     const int64_t expert = p->each ? bsri_divide(c, p->each) : p->experts, j = c - expert * p->each;
     const int64_t first = bsri_moe_line(p, expert);
-    return first * p->each + (j ? j * (bsri_moe_line(p, expert + 1) - first) : 0);
+    return bsri_min(first * p->each + (j ? j * (bsri_moe_line(p, expert + 1) - first) : 0), p->room);
 }
 BSRI_SELDOM_BEGIN
 
@@ -14646,10 +14646,9 @@ static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing 
     int64_t blocks;
     set.count = 0;
     BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
-    blocks = (bsri_on_cuda(c) ? bsri_block_rows(m) : r->offsets[r->experts] / r->block_rows) *
-             (r->experts ? bsri_block_cols(m) / r->experts : 0);
-    if (m->nnz < blocks || (!bsri_on_cuda(c) && m->nnz > blocks))
-        return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    blocks = bsri_on_cuda(c) ? m->nnz
+                             : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
     return bsri_check_view_buffer(c, &set, buffer, bytes, need);
 }
 BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
@@ -14665,7 +14664,7 @@ BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_mo
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_matrix(&c, r, m));
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_view(&c, r, m, buffer, bytes, v.bytes));
-    p = bsri_moe_pattern_of(r, m);
+    p = bsri_moe_pattern_of(r, m), p.room = m->nnz;
     p.ccol = (char *)buffer + v.at[BSRI_CCOL], p.row = (char *)buffer + v.at[BSRI_ROW];
     p.position = (char *)buffer + v.at[BSRI_POSITION];
     BSRI_TRY(bsri_plan_simple(&c, &stop));
@@ -16184,9 +16183,15 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_dev_sampled p;
 } bsri_dev_wgmma_sampled;
 
-/* Blocks of few rows beside weights: bsri_grouped_wgmma. A tile is a block row, or a stored block, beside 128 columns of weights;
-   stages are 64 products deep. */
-enum { BSRI_GROUPED_DEPTH = 64, BSRI_GROUPED_COLS = 128, BSRI_GROUPED_BOX = 8192, BSRI_GROUPED_STAGES = 12 };
+/* Blocks of few rows beside weights, gated units: bsri_grouped_wgmma. A tile is 128 columns of a stored block; stages are 64
+   products deep; a band: block rows whose tiles are near each other. */
+enum {
+    BSRI_GROUPED_DEPTH = 64,
+    BSRI_GROUPED_COLS = 128,
+    BSRI_GROUPED_BOX = 8192,
+    BSRI_GROUPED_STAGES = 12,
+    BSRI_GROUPED_BAND = 16
+};
 typedef struct bsri_dev_grouped_out {
     char *values; /* null: not wanted */
     int64_t strides[3];
@@ -16195,17 +16200,14 @@ typedef struct bsri_dev_grouped {
     bsri_tma_map weights, up, few;   /* up: of gated units, the second factor's; few: the rows */
     const void *crow, *col;
     int32_t dt, lines;               /* block rows */
-    int32_t product, rows, parts;    /* a product, not a sampled one; rows of a block; tiles of a block row (product) or block */
-    int32_t steps, inner;            /* stages of a stored block (product), or of a tile; columns of a block */
+    int32_t rows, parts;             /* of a block; tiles of a stored block */
+    int32_t steps, inner;            /* stages of a tile; columns of a block */
     int32_t across, plain;           /* the weights' columns are contiguous, not what is multiplied; out's rows are pieces of
                                         16 bytes of the operands' type */
     int32_t stages, stage_bytes, few_bytes, load_bytes; /* bytes of a stage, of its rows, of what is loaded */
     int32_t activation, dtype;       /* of gated units; of what is stored */
-    bsri_dev_grouped_out out[3];     /* of sampled products and gated units: out, gate_out, up_out */
-    union {
-        bsri_dev_product product;
-        bsri_dev_sampled sampled;
-    } of;
+    bsri_dev_grouped_out out[3];     /* out; of gated units gate_out, up_out */
+    bsri_dev_sampled sampled;
 } bsri_dev_grouped;
 
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
@@ -16587,7 +16589,7 @@ enum {
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_SAMPLED,
-    BSRI_FOR_GROUPED, /* blocks of few rows beside weights: products and sampled ones; */
+    BSRI_FOR_GROUPED, /* blocks of few rows beside weights: sampled products; */
     BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
@@ -16780,9 +16782,8 @@ enum {
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
     X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                       \
-    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
     X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                     \
-    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>))
+    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
@@ -16836,9 +16837,9 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
-    BSRI_WHEN(BSRI_HAS_MOE,                                                                      \
+    BSRI_WHEN(BSRI_HAS_MOE, BSRI_WHEN(BSRI_HAS_SAMPLED,                                          \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GROUPED(X, BF16, bsri_mma_bf16, 770))                  \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773)))                    \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773))))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -18748,47 +18749,7 @@ static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const 
     (void)ctx, c->pdl = 1;
 }
 BSRI_TENSOR_MAPS(bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across))
-BSRI_TENSOR_MAPS(bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, const bsr_matrix *blocks,
-                                  const int64_t *strides, int rows))
-
-/* --- products: of rows of blocks --- */
-
-static bsri_estimate bsri_grouped_estimate(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, int compute,
-                                           const bsr_plan *) {
-    const bsri_dev_product *const p = f->stored;
-    const int64_t panels = bsri_ceil_div(p->width, BSRI_GROUPED_COLS);
-    bsri_estimate e = bsri_estimate_none(0);
-    double used;
-    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
-    if (p->width <= 64) return bsri_estimate_none(BSR_WHY_SKINNY);
-    e.why = bsri_grouped_refuses(ctx, &p->a, &p->b, compute, p->a.dtype, p->tiles * panels, 0);
-    if (!e.why && (f->values != 1 || !p->a.nnz)) e.why = BSR_WHY_VALUES;
-    if (!e.why && (p->alpha_ptr || p->alpha == 0.0)) e.why = BSR_WHY_EPILOGUE;
-    if (e.why) return e;
-    used = 1.0 - bsri_none_of(bsri_density(&p->a), p->tiles); /* block columns that any row has */
-    e.tile_rows = (int32_t)p->br, e.tile_cols = BSRI_GROUPED_COLS, e.split = 1, e.kind = BSRI_COSTS_NONE;
-    e.ns = bsri_grouped_ns(ctx, (double)(p->tiles * panels), (double)(p->a.nnz * (p->bc / BSRI_GROUPED_DEPTH)) / (double)p->tiles,
-                           (double)p->br, used * bsri_dense_bytes(p), 0);
-    return e;
-}
-static bsri_choice bsri_grouped_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
-                                       const bsri_estimate *, bsri_dev_grouped *g) {
-    const bsri_dev_product *const p = f->stored;
-    const int64_t strides[3] = {p->a_block, p->a_rs, p->a_cs};
-    bsri_wanted w = bsri_want(BSRI_FOR_GROUPED, BSRI_TIER_WGMMA, p->a.dtype);
-    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
-    if (!c.kernel) return c;
-    memset(g, 0, sizeof *g);
-    bsri_grouped_set(ctx, &p->a, &p->b, (int)p->br, 0, &c, g);
-    g->product = 1, g->of.product = *p, g->dtype = p->out.dtype, g->parts = (int32_t)bsri_ceil_div(p->width, BSRI_GROUPED_COLS);
-    g->steps = (int32_t)(p->bc / BSRI_GROUPED_DEPTH);
-    if (!bsri_grouped_weights(ctx, &g->weights, &p->b, g->across)) return bsri_no(BSR_WHY_DENSE);
-    if (!bsri_grouped_few(ctx, &g->few, NULL, &p->a, strides, (int)p->br)) return bsri_no(BSR_WHY_VALUES);
-    c.grid = bsri_min(ctx->sm_count, p->tiles * g->parts);
-    return c;
-}
-
-/* --- sampled products, gated units --- */
+BSRI_TENSOR_MAPS(bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows))
 
 /* mat1's rows, weights of every stored block. */
 static int bsri_grouped_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *w, int compute,
@@ -18825,13 +18786,13 @@ static bsri_choice bsri_grouped_choose_of(const bsr_context *ctx, const bsri_dev
     if (!c.kernel) return c;
     memset(g, 0, sizeof *g);
     bsri_grouped_set(ctx, &p->out, weights, rows, more != NULL, &c, g);
-    g->of.sampled = *p, g->dtype = p->out.dtype, g->parts = (int32_t)(p->out.block_cols / BSRI_GROUPED_COLS);
+    g->sampled = *p, g->dtype = p->out.dtype, g->parts = (int32_t)(p->out.block_cols / BSRI_GROUPED_COLS);
     g->steps = (int32_t)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH);
     g->out[0].values = (char *)p->out.values, memcpy(g->out[0].strides, p->o_strides, sizeof p->o_strides);
     if (!bsri_grouped_weights(ctx, &g->weights, weights, g->across)) return bsri_no(BSR_WHY_DENSE);
     if (more && (bsri_mma_layout(more) != bsri_mma_layout(weights) || !bsri_grouped_weights(ctx, &g->up, more, g->across)))
         return bsri_no(BSR_WHY_DENSE);
-    if (!bsri_grouped_few(ctx, &g->few, &p->mat1, NULL, NULL, rows)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_grouped_few(ctx, &g->few, &p->mat1, rows)) return bsri_no(BSR_WHY_DENSE);
     c.grid = bsri_min(ctx->sm_count, p->out.nnz * g->parts);
     return c;
 }
@@ -19019,7 +18980,6 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
     bsri_dev_narrow_tma few;
-    bsri_dev_grouped grouped;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -19066,7 +19026,6 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_grouped_estimate, bsri_grouped_choose, grouped),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
@@ -21503,7 +21462,7 @@ static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev
     const bsr_matrix *const all[3] = {g->out, g->gate_out, g->up_out};
     bsr_tune_row none;
     bsri_dev_sampled p;
-    int why, i;
+    int why;
     memset(&none, 0, sizeof none), memset(&p, 0, sizeof p);
     p.out = *g->out, p.mat1 = *gate->mat1, p.mat2 = *gate->mat2, p.alpha = 1.0, p.view = bsri_view_of(1, 1);
     bsri_value_strides(g->out, p.o_strides);
@@ -21519,6 +21478,11 @@ static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev
     bsri_grouped_outs(m, g->function.function, p.mat1.dtype, all);
     return 1;
 }
+#if !BSRI_HAS_CUDA_MAPS
+static bsr_status bsri_cuda_gated_apart(const bsri_call *c, bsri_gated *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
 /* The matrix that takes the products with gate: gate_out, or one at the start of the workspace. */
 static bsr_status bsri_cuda_gated_room(const bsri_call *c, const bsri_gated *g, bsr_matrix *m, int64_t *bytes) {
     int64_t n = g->out->block_rows * g->out->block_cols;
@@ -21547,7 +21511,6 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     bsri_map join;
     int64_t bytes;
     int i, stop;
-    if (!BSRI_HAS_CUDA_MAPS) return bsri_fail(call, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, call->op);
     BSRI_TRY(bsri_cuda_gated_room(call, g, &gate, &bytes));
     memset(&none, 0, sizeof none);
     if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)
@@ -21569,6 +21532,7 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     bsri_map_prepare(&c, &join);
     return bsri_cuda_map(&c, &join);
 }
+#endif
 static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {
     bsr_plan plan = bsri_plan_default(c);
     bsr_tune_row none;
@@ -21609,7 +21573,8 @@ static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *exper
     p.packed = (experts->cols == 1 || experts->col_stride == 1) && (experts->rows == 1 || experts->row_stride == r->slots);
     few = p.n <= BSRI_MOE_FEW && p.count <= BSRI_MOE_WINDOW && p.rows <= 16 * BSRI_MOE_FEW;
     /* whole steps of each warp; some twenty of them where there are as many chunks as multiprocessors */
-    p.chunk = few ? BSRI_MOE_FEW : bsri_ceil_div(bsri_max(2048, bsri_ceil_div(p.n, c->ctx->sm_count)), BSRI_CTA) * BSRI_CTA;
+    p.chunk = few ? bsri_max(1, p.n) : bsri_max(2048, bsri_ceil_div(p.n, c->ctx->sm_count));
+    p.chunk = bsri_ceil_div(p.chunk, BSRI_CTA) * BSRI_CTA;
     p.chunks = bsri_max(1, bsri_ceil_div(p.n, p.chunk));
     if (!few) {
         int64_t all = 0;

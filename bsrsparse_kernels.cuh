@@ -26,7 +26,7 @@
      sampled-mma             dense x dense at stored blocks by mma.sync
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
-     grouped-wgmma           weights beside few rows of each block, by wgmma: a product, sampled ones, gated units
+     grouped-wgmma           weights beside few rows of each block, by wgmma: sampled products, gated units
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
@@ -6444,24 +6444,21 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>grouped-wgmma: weights beside few rows of each block, by wgmma: a product, sampled ones, gated units */
+/* >>grouped-wgmma: weights beside few rows of each block, by wgmma: sampled products, gated units */
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_WGMMA_CODE
-/* What a multiplying warp wants to know of a tile: its block row, its stored block, which 128 columns of that or of out. Those
-   of no products have one stage all the same, which brings nothing. */
+/* What a multiplying warp wants to know of a tile: its stored block (-1: there are no more), which 128 columns of that. */
 struct bsri_grouped_tile {
-    int32_t line, block, part, steps; /* steps -1: there are no more */
+    int32_t block, part;
 };
 struct bsri_grouped_storage {
-    alignas(16) float own[256][8]; /* what an epilogue of any kind reads */
     uint64_t full[BSRI_GROUPED_STAGES], empty[BSRI_GROUPED_STAGES];
     bsri_grouped_tile tile[BSRI_GROUPED_STAGES + 1]; /* a warp holds one, and may be as many behind as there are stages */
-    bsri_dev_finisher finisher;
 };
-/* The fetching warp's tile, with the columns of its first 32 stored blocks, one in each lane. */
+/* The fetching warp's tile. low: a block row that is not behind those of the tiles to come. */
 struct bsri_grouped_place {
-    int32_t line, first, blocks, part, cols;
+    int32_t line, block, part, col, low;
 };
 /* The first block row from `low` on that ends behind block p. Warps look at 32 rows together: those that are near, then all. */
 __device__ __forceinline__ int32_t bsri_grouped_line(const bsri_dev_grouped &m, int32_t p, int32_t low) {
@@ -6476,74 +6473,67 @@ __device__ __forceinline__ int32_t bsri_grouped_line(const bsri_dev_grouped &m, 
     }
     return bsri_min(low, m.lines - 1);
 }
-/* Tile t; before: a block row that is not behind its own. */
-__device__ __forceinline__ bsri_grouped_place bsri_grouped_find(const bsri_dev_grouped &m, int32_t t, int32_t before) {
+/* Bands of block rows whose blocks are equally many go block column by block column, so that CTAs which are at work together read
+   the same weights: those of a long row are more than the L2 holds. Block p of row `line` becomes another one of its band. */
+__device__ __forceinline__ void bsri_grouped_band(const bsri_dev_grouped &m, int32_t p, int32_t &line, int32_t &block) {
     const int lane = threadIdx.x & 31;
-    const int32_t of = (int32_t)((uint32_t)t / (uint32_t)m.parts);
+    const int32_t top = line / BSRI_GROUPED_BAND * BSRI_GROUPED_BAND;
+    const int32_t at = bsri_dev_index(m.crow, m.dt, bsri_min(top + bsri_min(lane, BSRI_GROUPED_BAND), m.lines));
+    const int32_t length = __shfl_down_sync(~0u, at, 1) - at, first = __shfl_sync(~0u, at, 0), each = __shfl_sync(~0u, length, 0);
+    const uint32_t alike = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length == each);
+    const uint32_t others = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length != each && length != 0);
+    const int32_t rows = __popc(alike), q = p - first;
+    block = p;
+    if (others || (alike & (alike + 1)) || each < 1) return; /* rows without blocks may come after them */
+    line = top + q % rows, block = first + q % rows * each + q / rows;
+}
+/* Tile t; low: as in a place. */
+__device__ __forceinline__ bsri_grouped_place bsri_grouped_find(const bsri_dev_grouped &m, int32_t t, int32_t low) {
+    const int32_t p = (int32_t)((uint32_t)t / (uint32_t)m.parts);
     bsri_grouped_place place;
-    place.part = t - of * m.parts;
-    if (m.product) {
-        place.line = of, place.first = bsri_dev_index(m.crow, m.dt, of);
-        place.blocks = bsri_dev_index(m.crow, m.dt, of + 1) - place.first;
-    } else {
-        place.first = of, place.blocks = 1, place.line = bsri_grouped_line(m, of, before);
-    }
-    place.cols = lane < place.blocks ? bsri_dev_index(m.col, m.dt, place.first + lane) : 0;
+    place.part = t - p * m.parts;
+    place.low = place.line = bsri_grouped_line(m, p, low);
+    bsri_grouped_band(m, p, place.line, place.block);
+    place.col = bsri_dev_index(m.col, m.dt, place.block);
     return place;
 }
 /* One warp fetches: rows and weights of 64 products at a time. The next tile is looked up while this one's last stages are on
    their way. */
 template <class L>
 __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
-    const int lane = threadIdx.x & 31;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
-    const int32_t stored = bsri_dev_index(m.crow, m.dt, m.lines), count = (m.product ? m.lines : stored) * m.parts;
-    const int32_t look = bsri_min(m.stages, 4) - 1, each = m.steps;
+    const int32_t count = bsri_dev_index(m.crow, m.dt, m.lines) * m.parts;
+    const int32_t look = bsri_min(bsri_min(m.stages, 4), m.steps) - 1;
     int32_t stage = 0, slot = 0;
     uint32_t phase = 1;
     bsri_grouped_place place = {0, 0, 0, 0, 0}, next = place;
     if ((int32_t)blockIdx.x < count) place = bsri_grouped_find(m, blockIdx.x, 0);
     for (int32_t t = blockIdx.x;; t += (int32_t)gridDim.x, place = next) {
         const bool last = t >= count;
-        const int32_t steps = last ? 0 : place.blocks * each;
-        if (lane == 0) {
-            bsri_grouped_tile &tile = s.tile[slot];
-            tile.line = place.line, tile.block = place.first, tile.part = place.part, tile.steps = last ? -1 : steps;
-        }
-        int32_t block = 0, inner = 0;
-        for (int32_t i = 0; i < bsri_max(1, steps); i++) {
+        const int32_t first = place.col * m.inner + place.part * BSRI_GROUPED_COLS;
+        if (threadIdx.x == 0) s.tile[slot].block = last ? -1 : place.block, s.tile[slot].part = place.part;
+        for (int32_t i = 0; i < (last ? 1 : m.steps); i++) {
             const uint32_t at = base + stage * m.stage_bytes, barrier = full + 8 * stage;
-            if (inner == 0 && block && block % 32 == 0)
-                place.cols = block + lane < place.blocks ? bsri_dev_index(m.col, m.dt, place.first + block + lane) : 0;
-            const int32_t col = __shfl_sync(~0u, place.cols, block % 32);
             bsri_mbarrier_wait(empty + 8 * stage, phase);
             __syncwarp(); /* all have seen it, before its next phase can begin */
             if (bsri_elect_one()) {
-                const int32_t k = inner * BSRI_GROUPED_DEPTH;
-                if (steps == 0) {
+                const int32_t k = i * BSRI_GROUPED_DEPTH;
+                if (last) {
                     bsri_mbarrier_arrive(barrier);
                 } else {
                     bsri_mbarrier_expect_tx(barrier, m.load_bytes);
-                    if (m.product) bsri_tma_load(at, &m.few, barrier, k, 0, place.first + block);
-                    else bsri_tma_load(at, &m.few, barrier, k, place.line * m.rows, 0);
-                    const int32_t along = m.product ? col * m.inner + k : k;
-                    const int32_t first = (m.product ? 0 : col * m.inner) + place.part * BSRI_GROUPED_COLS;
+                    bsri_tma_load(at, &m.few, barrier, k, place.line * m.rows);
 #pragma unroll
                     for (int box = 0; box < L::BOXES; box++) {
                         const bsri_tma_map *map = L::GATED && box % 2 ? &m.up : &m.weights;
                         const int32_t cols = first + box / (L::BOXES / 2) * (BSRI_GROUPED_COLS / 2);
-                        bsri_tma_load(at + m.few_bytes + box * BSRI_GROUPED_BOX, map, barrier, m.across ? cols : along,
-                                      m.across ? along : cols);
+                        bsri_tma_load(at + m.few_bytes + box * BSRI_GROUPED_BOX, map, barrier, m.across ? cols : k,
+                                      m.across ? k : cols);
                     }
                 }
             }
-            if (++inner == each) inner = 0, block++;
             if (++stage == m.stages) stage = 0, phase ^= 1;
-            if (i == bsri_min(look, bsri_max(1, steps) - 1)) {
-                const int32_t then = t + (int32_t)gridDim.x;
-                next = place;
-                if (!last && then < count) next = bsri_grouped_find(m, then, place.line);
-            }
+            if (i == look && !last && t + (int32_t)gridDim.x < count) next = bsri_grouped_find(m, t + (int32_t)gridDim.x, place.low);
         }
         if (last) return;
         slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1;
@@ -6552,13 +6542,13 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
 /* A tile's products: 64 rows, L::N columns for each warpgroup. ACROSS: the weights' columns are contiguous. */
 template <class L, int ACROSS>
 __device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few, uint32_t weights,
-                                                      int32_t steps, int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
+                                                      int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
     typedef typename L::type T;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
     constexpr uint64_t rows = bsri_wgmma_desc_bits(128, 0), columns = bsri_wgmma_desc_bits(128, ACROSS ? BSRI_GROUPED_BOX : 0);
-    int32_t before = 0;
+    int32_t before = 0, i = 0;
 #pragma unroll 1
-    for (int32_t i = 0; i < steps; i++) { /* the first product is not added to what is there */
+    do { /* there is one at least; the first product is not added to what is there */
         const uint32_t at = stage * m.stage_bytes;
         const uint64_t x = rows | (few + at) >> 4, w = columns | (weights + at) >> 4;
         bsri_mbarrier_wait(full + 8 * stage, phase);
@@ -6573,7 +6563,7 @@ __device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m,
         }
         before = stage;
         if (++stage == m.stages) stage = 0, phase ^= 1;
-    }
+    } while (++i < m.steps);
     bsri_wgmma_wait<0>();
     bsri_wgmma_done(sum);
     if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
@@ -6651,31 +6641,22 @@ __device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m,
         if (inside) bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, g);
     }
 }
-/* 32 columns of a product or a sampled one. own: 32 bytes of shared memory of each lane. */
-__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const bsri_grouped_storage &s, float *own,
-                                                 const bsri_grouped_tile &tile, const float *sum, int32_t row, int32_t col) {
+/* 32 columns of a sampled product. */
+__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const float *sum, int32_t block, int32_t row, int32_t col) {
 #pragma unroll 1
     for (int h = 0; h < 2; h++) {
         float v[8];
         bsri_grouped_row(v, sum, h);
         if (row + 8 * h >= m.rows) continue;
-        if (m.product) {
-            const int64_t n = m.of.product.width - col;
 #pragma unroll
-            for (int i = 0; i < 8; i++) own[i] = v[i];
-            if (n > 0)
-                s.finisher.eight(m.of.product, own, 1, (int64_t)tile.line * m.rows + row + 8 * h, col, true, n < 8 ? (int)n : 8);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++) v[i] *= (float)m.of.sampled.alpha;
-            bsri_sampled_add(m.of.sampled, bsri_sampled_input(m.of.sampled, 0), v, tile.block, row + 8 * h, col);
-            bsri_grouped_store(m.out[0], m.dtype, tile.block, row + 8 * h, col, v);
-        }
+        for (int i = 0; i < 8; i++) v[i] *= (float)m.sampled.alpha;
+        bsri_sampled_add(m.sampled, bsri_sampled_input(m.sampled, 0), v, block, row + 8 * h, col);
+        bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, v);
     }
 }
 /* A warpgroup's sums to where they belong. first: its first column in the tile. */
 template <class L>
-__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, bsri_grouped_storage &s, const bsri_grouped_tile &tile,
+__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, const bsri_grouped_tile &tile,
                                                     float (&sum)[L::N / 2], int32_t row, int32_t first) {
     typedef typename L::type T;
     const int32_t strip = row & ~15; /* the warp's 16 rows: absent where blocks have fewer */
@@ -6688,7 +6669,7 @@ __device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, b
             if (m.plain) bsri_grouped_join<T>(m, sum, sum + 32, tile.block, row, col);
             else bsri_grouped_join_any<T>(m, sum, sum + 32, tile.block, row, col);
         } else {
-            bsri_grouped_put(m, s, s.own[threadIdx.x - 128], tile, sum, row, col);
+            bsri_grouped_put(m, sum, tile.block, row, col);
         }
 #pragma unroll
         for (int i = 0; i + 16 < L::N / 2; i++) sum[i] = sum[i + 16]; /* the next 32 columns come to the front */
@@ -6710,28 +6691,19 @@ __device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, 
         float sum[L::N / 2];
         bsri_mbarrier_wait(bsri_smem_address(&s.full[stage]), phase);
         const bsri_grouped_tile tile = s.tile[slot];
-        if (tile.steps < 0) return;
-        if (tile.steps) {
+        if (tile.block < 0) return;
 #pragma unroll
-            for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(sum[i]);
-            if (m.across) bsri_grouped_mainloop<L, 1>(m, s, few, weights, tile.steps, stage, phase, sum);
-            else bsri_grouped_mainloop<L, 0>(m, s, few, weights, tile.steps, stage, phase, sum);
-        } else { /* a block row without blocks */
-#pragma unroll
-            for (int i = 0; i < L::N / 2; i++) sum[i] = 0.0f;
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&s.empty[stage]));
-            if (++stage == m.stages) stage = 0, phase ^= 1;
-        }
-        bsri_grouped_finish<L>(m, s, tile, sum, row, L::SPLIT ? group * 64 : 0);
+        for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(sum[i]);
+        if (m.across) bsri_grouped_mainloop<L, 1>(m, s, few, weights, stage, phase, sum);
+        else bsri_grouped_mainloop<L, 0>(m, s, few, weights, stage, phase, sum);
+        bsri_grouped_finish<L>(m, tile, sum, row, L::SPLIT ? group * 64 : 0);
     }
 }
 #endif
 /* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights, as
-   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: a block's rows beside 128
-   columns of weights. Sampled products: columns of a stored block, rows are mat1's. Products: columns of out, rows are the stored
-   blocks themselves. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond them makes rows of sums that
-   nobody looks at.
+   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: mat1's rows of a stored block
+   beside the weights of 128 of its columns. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond them
+   makes rows of sums that nobody looks at.
 
    Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply (232 registers). L::SPLIT: each
    has 64 of the columns, of gate and of up; else (blocks of 128 rows) 64 of the rows.
@@ -6770,8 +6742,6 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid
         if (L::GATED) bsri_tma_prefetch(&m.up);
     }
     bsri_pdl_wait();
-    if (!L::GATED && m.product && threadIdx.x >= 64 && threadIdx.x < 69)
-        s.finisher.begin(m.of.product, 0, threadIdx.x - 64);
     __syncthreads();
     if (threadIdx.x < 128) {
         bsri_setmaxnreg_dec<40>();
@@ -6783,20 +6753,17 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid
 #endif
 }
 
-/* Weights [K x columns]: boxes of 64 by 64. Few rows: mat1's, or stored blocks' where `blocks` is not null. */
+/* Weights [K x columns]: boxes of 64 by 64. Few rows: mat1's. */
 static int bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across) {
     const int64_t size[2] = {across ? w->cols : w->rows, across ? w->rows : w->cols};
     const int64_t stride[1] = {2 * (across ? w->row_stride : w->col_stride)};
     const int32_t box[2] = {BSRI_GROUPED_DEPTH, BSRI_GROUPED_DEPTH};
     return bsri_tensor_map(ctx, map, w->dtype, w->data, 2, size, stride, box, 128, 1);
 }
-static int bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, const bsr_matrix *blocks,
-                            const int64_t *strides, int rows) {
-    const bsr_matrix *b = blocks;
-    const int64_t size[3] = {b ? b->block_cols : x->cols, b ? b->block_rows : x->rows, b ? b->nnz : 1};
-    const int64_t stride[2] = {bsri_max(16, 2 * (b ? strides[1] : x->row_stride)), b ? bsri_max(16, 2 * strides[0]) : 16};
-    const int32_t box[3] = {BSRI_GROUPED_DEPTH, rows, 1};
-    return bsri_tensor_map(ctx, map, b ? b->dtype : x->dtype, b ? b->values : x->data, 3, size, stride, box, 128, 0);
+static int bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows) {
+    const int64_t size[2] = {x->cols, x->rows}, stride[1] = {bsri_max(16, 2 * x->row_stride)};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, rows};
+    return bsri_tensor_map(ctx, map, x->dtype, x->data, 2, size, stride, box, 128, 0);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

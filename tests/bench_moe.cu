@@ -190,6 +190,11 @@ static void training(const char *name, int64_t t, int64_t k, int64_t e, int64_t 
     layer::step two[2] = {[&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w1, &l.g, x); },
                           [&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w3, &l.u, x); }};
     line(name, "two sampled", timed(stream, [&] { return l.call(two[0]) | l.call(two[1]); }), 4.0 * (double)(t * k * h * f), 0, "");
+    /* in place of the sum: two products, the first one rounded in between */
+    layer::step apart[2] = {
+        [&](const bsr_exec *x) { return bsr_dense_mm(ctx, 0, &l.dg, &l.w1t, &l.dx_rows, x); },
+        [&](const bsr_exec *x) { return bsr_dense_addmm(ctx, 1, &l.dx_rows, 1, 0, &l.du, &l.w3t, NULL, &l.dx_rows, x); }};
+    line(name, "dX, two products", timed(stream, [&] { return l.call(apart[0]) | l.call(apart[1]); }), 4.0 * (double)(t * k * h * f), 0, "");
     l.w1 = bsr_dense_row_major(l.w1.data, BSR_BF16, h, l.columns), l.w3 = bsr_dense_row_major(l.w3.data, BSR_BF16, h, l.columns);
     const layer::step rows = l.forward(false)[3].second;
     line(name, "gated, W by rows", timed(stream, [&] { return l.call(rows); }), 4.0 * (double)(t * k * h * f), 0, "");
@@ -199,6 +204,10 @@ static void decoding(const char *name, int64_t t, int64_t k, int64_t e, int64_t 
     char text[100];
     snprintf(text, sizeof text, "%s, %d tokens, blocks of %d", name, (int)t, (int)br);
     time_steps(&l, text, l.forward(false), "layer");
+    char runs[160] = "";
+    const layer::step one = [&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w1, &l.h, x); };
+    l.reserve(one), bsr_plan_string(&l.plan, runs, sizeof runs), runs[60] = 0;
+    line(text, "one sampled", timed(stream, [&] { return l.call(one); }), 2.0 * (double)(t * k * h * f), 2.0 * (double)(h * e * f), runs);
 }
 
 int main(int argc, char **argv) {

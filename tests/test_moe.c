@@ -65,6 +65,7 @@ TEST(capacities) {
     CHECK_INT(bsr_moe_rows(INT32_MAX, 1, 1, 1), INT32_MAX);
     CHECK_INT(bsr_moe_rows((int64_t)INT32_MAX + 1, 1, 1, 1), -1);
 }
+#ifndef GM_BACKEND /* on the CPU alone: a GPU tells it in the routing's word (gpu_experts.cpp) */
 /* What does not fit, and experts that are not there. */
 TEST(routing_errors) {
     routed x;
@@ -85,6 +86,7 @@ TEST(routing_errors) {
         CHECK(t_all_poison(x.r.counts) && t_all_poison(x.r.row_of) && t_all_poison(x.status));
     }
 }
+#endif
 
 /* ---------------------------------------------------------------------------------------------- */
 /* topology                                                                                       */
@@ -130,7 +132,9 @@ TEST(topologies) {
                 if (m.transposed_index && general.transposed_index) {
                     uint64_t bytes = 0;
                     CHECK_INT(bsr_transposed_index_size(t_context(0), &m, &bytes, &e), BSR_OK);
+#ifndef GM_BACKEND /* gaps between arrays are nobody's; validation looks at the arrays */
                     CHECK(bt_same_bytes(m.transposed_index, general.transposed_index, (size_t)bytes));
+#endif
                     m.values = NULL;
                     RUN_OK(bsr_validate(t_context(0), &m, &e));
                 }
@@ -249,18 +253,28 @@ TEST(gated_units) {
 /* Blocks and layouts that tensor cores take. */
 TEST(gated_units_of_large_blocks) {
     static const int64_t sides[][2] = {{16, 128}, {32, 128}, {64, 128}, {128, 128}, {64, 64}, {16, 16}, {128, 256}, {48, 64}};
-    int a, d, turn;
+    static const int64_t inner[] = {64, 8, 136, 200, 72, 128};
+    int a, turn;
     for (a = 0; a < 8; a++)
-        for (d = 2; d < 4; d++)
-            for (turn = 0; turn < 6; turn++) {
-                const int64_t inner[] = {64, 8, 200, 512, 72, 128};
-                t_spec s;
-                bt_case("%s, blocks of %d x %d, inner size %d", bsr_dtype_name(floats[d]), (int)sides[a][0], (int)sides[a][1],
-                        (int)inner[turn]);
-                s = t_spec_of(floats[d], sides[a][0], sides[a][1], 4, 3, 5);
-                s.layout = turn == 4 ? BLOCKS_WIDE : turn == 5 ? BLOCKS_COL : PACKED;
-                gated_case(floats[d], turn == 3 ? (int)BSR_F32 : floats[d], s, inner[turn], 1 + turn % 4, turn % 4, NO_BATCH, 1);
-            }
+        for (turn = 0; turn < 6; turn++) {
+            const int dtype = floats[2 + (a + turn) % 2];
+            t_spec s;
+            bt_case("%s, blocks of %d x %d, inner size %d", bsr_dtype_name(dtype), (int)sides[a][0], (int)sides[a][1], (int)inner[turn]);
+            s = t_spec_of(dtype, sides[a][0], sides[a][1], 3, 2, 4);
+            s.layout = turn == 4 ? BLOCKS_WIDE : turn == 5 ? BLOCKS_COL : PACKED;
+            gated_case(dtype, turn == 3 ? (int)BSR_F32 : dtype, s, inner[turn], 1 + turn % 4, turn % 4, NO_BATCH, 1);
+        }
+}
+/* More blocks than a GPU has multiprocessors; rows that are equally long, and others. */
+TEST(gated_units_of_many_blocks) {
+    int turn;
+    for (turn = 0; turn < 3; turn++) {
+        const int64_t rows = turn ? 16 : 128, tall = turn ? 70 : 140, wide = turn ? 2 : 1;
+        t_spec s;
+        bt_case("%d x 128, %d rows of %d", (int)rows, (int)tall, (int)wide);
+        s = t_spec_of(BSR_BF16, rows, 128, tall, wide, turn == 2 ? tall * wide - 3 : tall * wide);
+        gated_case(BSR_BF16, BSR_BF16, s, turn ? 72 : 8, BSR_ACT_SILU, turn, NO_BATCH, 1);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -429,12 +443,15 @@ TEST(padding_that_was_used_before) {
 
 static const bt_test tests[] = {{"routings", routings},
                                 {"capacities", capacities},
+#ifndef GM_BACKEND
                                 {"routing_errors", routing_errors},
+#endif
                                 {"topologies", topologies},
                                 {"rows", rows},
                                 {"scatter_in_place", scatter_in_place},
                                 {"gated_units", gated_units},
                                 {"gated_units_of_large_blocks", gated_units_of_large_blocks},
+                                {"gated_units_of_many_blocks", gated_units_of_many_blocks},
                                 {"layers", layers},
                                 {"layers_of_large_blocks", layers_of_large_blocks},
                                 {"traps", traps},

@@ -886,7 +886,8 @@ static void random_layout_mask(int turn) {
 /* ---------------------------------------------------------------------------------------------- */
 
 static void random_sampled_gated(int turn) {
-    const int type = a_type(turn), out_type = type == BSR_I8 || (type != BSR_F64 && bt_below(3) == 0) ? a_float(bt_below(3)) : type;
+    const int type = a_type(turn), to_f32 = type != BSR_F64 && bt_below(3) == 0;
+    const int out_type = type == BSR_I8 ? a_float(bt_below(3)) : to_f32 ? (int)BSR_F32 : type;
     const int act = (int)bt_range(BSR_ACT_NONE, BSR_ACT_SILU), keeps = (int)bt_below(4), along = bt_below(2) ? (int)ROW : (int)COL;
     t_spec s = some_spec(type, FILL_SIGNED, 150);
     bsr_matrix m, out, gate_out, up_out;
