@@ -680,8 +680,8 @@ BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per eleme
 /* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
-/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, or bsr_moe_route in its status word, from a copy in host memory:
-   writes the record (error may be null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
+/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, or bsr_moe_route in its status word, from a copy in host
+   memory: writes the record (error may be null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
 BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1221,8 +1221,9 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
    gate_out and up_out have them; act of the one times the other is computed in f32 (f64) and rounded: what two
    bsr_sampled_addmm and a bsr_map (BSR_COMBINE_MUL, BSR_MAP_AFTER) would give, whose error bounds these are.
    dtypes: as bsr_sampled_addmm, out a float. Batches: out's is the broadcast of all.
-   On CUDA one kernel does it by wgmma, in f16 and bf16, for blocks of 128 x 128, and 16, 32 or 64 x 128; others run as those
-   three calls, the first product in gate_out, or in a workspace as large as out's values that a query names.
+   On CUDA one kernel does it by wgmma, in f16 and bf16, for blocks of 16, 32, 64 or 128 rows whose columns are a multiple of
+   128 (note N40); others run as those three calls, the product with gate in gate_out, or in a workspace as large as out's
+   values that a query names, and are refused by builds without bsr_map (BSRSPARSE_NO_MAPS).
    Errors: as bsr_sampled_addmm, BAD_ARGUMENT (unknown activation, a program's own). */
 BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
                                      const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
@@ -1465,11 +1466,11 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
        bsr_dense_mm        dW1^T = dg^T X,  dW3^T = du^T X
        bsr_sum_mm          dX = dg W1^T + du W3^T
        bsr_moe_scatter     dx = sum over slots of dX
-   examples/moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and replayed with
-   other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is behind the rows in use
-   takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of zero.
-   Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and more,
-   fewer rows for fewer tokens (16, 32 or 64 x 128), as each expert has half a block of padding on average. */
+   layer_run in tests/test_moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and
+   replayed with other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is
+   behind the rows in use takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of
+   zero. Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and
+   more, fewer rows for fewer tokens (16, 32 or 64 x 128), as each expert has half a block of padding on average. */
 typedef struct bsr_moe_routing {
     int64_t tokens, slots, experts; /* 0, 1, 2: T, k, E */
     int64_t rows;       /* 3: capacity of the layout, a multiple of block_rows: bsr_moe_rows(), or less */
@@ -1493,7 +1494,8 @@ BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int
    On CUDA it wants the workspace that a query names; the CPU takes the allocator's where there is none.
    Errors: BAD_SHAPE (experts' sizes), BAD_ARGUMENT (MOE_FIELD: r's sizes), OVERFLOW (more than 2^31 - 1 slots), on the CPU
    CAPACITY, BAD_STRUCTURE. After MegaBlocks (Gale et al. 2022), whose dropless layout this is. */
-BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r, const bsr_exec *exec);
+BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r,
+                                 const bsr_exec *exec);
 
 /* The block-diagonal pattern of a routing: the block rows of expert e store block columns e n to (e + 1) n - 1, n = F /
    block_cols. m is r->rows x (experts F), of r's block_rows and any block_cols that divides F; its crow_indices and col_indices
@@ -2153,13 +2155,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_MOE 1
 #endif
-/* bsr_map and bsr_reduce on CUDA: tests run kernels and launches on the host (tests/device/maps_checks.cpp), but no GPU's results
-   have been held against a reference yet. -DBSRI_CUDA_MAPS compiles them in. */
-#if defined(BSRI_CUDA_MAPS) && BSRI_HAS_MAPS
-#define BSRI_HAS_CUDA_MAPS 1
-#else
-#define BSRI_HAS_CUDA_MAPS 0
-#endif
+#define BSRI_HAS_CUDA_MAPS BSRI_HAS_MAPS
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
     defined(BSRSPARSE_ONLY_I8) || defined(BSRSPARSE_ONLY_F8)
 #ifndef BSRSPARSE_ONLY_F16
@@ -14399,7 +14395,8 @@ BSRI_HD static void bsri_moe_row(const bsri_moe_pattern *p, int64_t i, int64_t l
         const int64_t at = first * p->each + j * tall + i - first;
         if (p->col) bsri_set_index(p->col, p->dtype, i * p->each + j, expert * p->each + j);
         if (at >= p->room) continue;
-        bsri_set_index(p->row, p->dtype, at, i), bsri_set_index(p->position, p->dtype, at, bsri_min(i * p->each + j, p->room - 1));
+        bsri_set_index(p->row, p->dtype, at, i);
+        bsri_set_index(p->position, p->dtype, at, bsri_min(i * p->each + j, p->room - 1));
     }
 }
 /* Where block column c starts in a transposed index; c = all of them: where the last one ends. */
@@ -14694,8 +14691,8 @@ static double bsri_moe_weight(const bsri_moe_rows_job *j, int64_t token, int64_t
     return w ? bsri_load_f64(w->data, w->dtype, token * w->row_stride + slot * w->col_stride) : 1.0;
 }
 static void bsri_moe_load(const bsri_moe_rows_job *j, const bsr_dense *d, int64_t row, int64_t col, int64_t n, void *to) {
-    const int64_t rs = d->rows == 1 ? 0 : d->row_stride, cs = d->cols == 1 ? 0 : d->col_stride; /* an input may repeat */
-    bsri_row_load(j->isa, j->compute, to, bsri_at(d->data, d->dtype, row * rs + col * cs), d->dtype, cs, n);
+    const int64_t cs = d->cols == 1 ? 0 : d->col_stride, at = (d->rows == 1 ? 0 : row * d->row_stride) + col * cs;
+    bsri_row_load(j->isa, j->compute, to, bsri_at(d->data, d->dtype, at), d->dtype, cs, n); /* an input may repeat */
 }
 static void bsri_moe_store(const bsri_moe_rows_job *j, int64_t row, int64_t col, int64_t n, const void *from) {
     const bsr_dense *d = j->out;
@@ -14726,7 +14723,7 @@ static void bsri_moe_scatter_row(void *arg, int64_t token) {
         memset(sum, 0, sizeof sum);
         if (j->beta != 0) {
             bsri_moe_load(j, j->input, token, col, n, sum);
-            if (j->beta != 1) bsri_row_scale(j->isa, j->compute, sum, n, j->beta);
+            bsri_row_scale(j->isa, j->compute, sum, n, j->beta);
         }
         for (k = 0; k < j->r->slots; k++) {
             if (row[k] < 0) continue;
@@ -16781,8 +16778,8 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
-    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                       \
-    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                     \
+    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                     \
+    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                   \
     X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
@@ -18734,7 +18731,8 @@ static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, con
 static double bsri_grouped_ns(const bsr_context *ctx, double tiles, double steps, double rows, double distinct, int gated) {
     const double weights = 2.0 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS * (gated ? 2 : 1);
     const double loaded = tiles * steps * (weights + 2.0 * BSRI_GROUPED_DEPTH * rows);
-    const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / bsri_min(ctx->sm_count, (int64_t)tiles + 1);
+    const double busy = (double)bsri_min(ctx->sm_count, (int64_t)tiles + 1);
+    const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / busy;
     const double memory = distinct * bsri_costs_memory / 0.85, l2 = loaded / 8000.0, products = clocks / 1.5;
     return 3000.0 + (memory > l2 ? memory > products ? memory : products : l2 > products ? l2 : products);
 }
@@ -19056,7 +19054,8 @@ typedef union bsri_sampled_params {
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled, grouped),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled,
+                   grouped),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
@@ -21601,7 +21600,8 @@ static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_patte
     memset(&p, 0, sizeof p);
     p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
     if (v) bsri_transposed_header(m, p.head);
-    work = bsri_max(bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS), v ? bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA) : 1);
+    work = bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS);
+    if (v) work = bsri_max(work, bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA));
     BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
     return BSR_OK;
 }

@@ -6533,7 +6533,8 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
                 }
             }
             if (++stage == m.stages) stage = 0, phase ^= 1;
-            if (i == look && !last && t + (int32_t)gridDim.x < count) next = bsri_grouped_find(m, t + (int32_t)gridDim.x, place.low);
+            if (i == look && !last && t + (int32_t)gridDim.x < count)
+                next = bsri_grouped_find(m, t + (int32_t)gridDim.x, place.low);
         }
         if (last) return;
         slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1;
@@ -6541,8 +6542,8 @@ __device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, 
 }
 /* A tile's products: 64 rows, L::N columns for each warpgroup. ACROSS: the weights' columns are contiguous. */
 template <class L, int ACROSS>
-__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few, uint32_t weights,
-                                                      int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
+__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few,
+                                                      uint32_t weights, int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
     typedef typename L::type T;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
     constexpr uint64_t rows = bsri_wgmma_desc_bits(128, 0), columns = bsri_wgmma_desc_bits(128, ACROSS ? BSRI_GROUPED_BOX : 0);
@@ -6569,8 +6570,8 @@ __device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m,
     if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
 }
 /* Eight neighbours of row `row` of a stored block, from `col` on. */
-__device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &to, int dtype, int32_t block, int32_t row, int32_t col,
-                                                   const float (&v)[8]) {
+__device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &to, int dtype, int32_t block, int32_t row,
+                                                   int32_t col, const float (&v)[8]) {
     bsri_dev_operand o;
     o.data = to.values, o.dtype = dtype;
     bsri_dev_store8(o, block * to.strides[0] + row * to.strides[1] + col * to.strides[2], to.strides[2], 8, v);

@@ -78,7 +78,8 @@ struct layer {
         bsr_exec e = BSR_ZERO;
         g = like(h), u = like(h), dh = like(h), dg = like(h), du = like(h), product = like(h);
         dy = dense(tokens, hidden), d_y = dense(rows, hidden, false), dx_rows = dense(rows, hidden, false);
-        dx = dense(tokens, hidden, false), d_weights = bsr_dense_row_major(w.bytes((size_t)(tokens * slots * 4)), BSR_F32, tokens, slots);
+        dx = dense(tokens, hidden, false),
+        d_weights = bsr_dense_row_major(w.bytes((size_t)(tokens * slots * 4)), BSR_F32, tokens, slots);
         dw1 = dense(columns, hidden, false), dw3 = dense(columns, hidden, false), dw2 = dense(columns, hidden, false);
         w1t = bsr_dense_transposed(w1), w3t = bsr_dense_transposed(w3), w2t = bsr_dense_transposed(w2);
         bsr_transposed_index_size(ctx, &h, &bytes, &e);
@@ -106,14 +107,14 @@ struct layer {
     std::vector<std::pair<std::string, step>> forward(bool keep) {
         const bsr_matrix *kg = keep ? &g : nullptr, *ku = keep ? &u : nullptr;
         return {{"route", [=](const bsr_exec *e) { return bsr_moe_route(ctx, &choice, &r, e); }},
-                {"topology", [=](const bsr_exec *e) {
+                {"topology",
+                 [=](const bsr_exec *e) {
                      bsr_matrix m = h;
                      return bsr_moe_topology(ctx, &r, &m, e);
                  }},
                 {"gather", [=](const bsr_exec *e) { return bsr_moe_gather(ctx, &r, &x, nullptr, &x_rows, e); }},
-                {"gated unit", [=](const bsr_exec *e) {
-                     return bsr_sampled_gated(ctx, BSR_ACT_SILU, &x_rows, &w1, &w3, &h, kg, ku, e);
-                 }},
+                {"gated unit",
+                 [=](const bsr_exec *e) { return bsr_sampled_gated(ctx, BSR_ACT_SILU, &x_rows, &w1, &w3, &h, kg, ku, e); }},
                 {"down", [=](const bsr_exec *e) { return bsr_dense_mm(ctx, 0, &h, &w2, &y_rows, e); }},
                 {"scatter", [=](const bsr_exec *e) { return bsr_moe_scatter(ctx, 0, nullptr, &r, &y_rows, &weights, &y, e); }}};
     }
@@ -125,35 +126,42 @@ struct layer {
             m.transposed_index = index;
             return m;
         };
-        return {{"index", [=](const bsr_exec *e) { return bsr_moe_transposed_index(ctx, &r, &h, index, index_bytes, e); }},
-                {"gather dy", [=](const bsr_exec *e) { return bsr_moe_gather(ctx, &r, &dy, &weights, &d_y, e); }},
-                {"d weights", [=](const bsr_exec *e) { return bsr_moe_weight_gradient(ctx, &r, &y_rows, &dy, &d_weights, e); }},
-                {"dW2", [=](const bsr_exec *e) {
-                     const bsr_matrix m = indexed(h);
-                     return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &d_y, &dw2, e);
-                 }},
-                {"dh", [=](const bsr_exec *e) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &d_y, &w2t, &dh, e); }},
-                {"du", [=](const bsr_exec *e) { return bsr_map(ctx, &silu, 1, &g, 1, bsr_operand_sparse(&dh), &du, e); }},
-                {"u dh", [=](const bsr_exec *e) { return bsr_map(ctx, &times, 1, &u, 1, bsr_operand_sparse(&dh), &product, e); }},
-                {"dg", [=](const bsr_exec *e) { return bsr_map(ctx, &slope, 1, &g, 1, bsr_operand_sparse(&product), &dg, e); }},
-                {"dW1", [=](const bsr_exec *e) {
-                     const bsr_matrix m = indexed(dg);
-                     return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &x_rows, &dw1, e);
-                 }},
-                {"dW3", [=](const bsr_exec *e) {
-                     const bsr_matrix m = indexed(du);
-                     return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &x_rows, &dw3, e);
-                 }},
-                {"dX", [=](const bsr_exec *e) {
-                     bsr_term t[2] = {};
-                     t[0].a = &dg, t[0].b = &w1t, t[1].a = &du, t[1].b = &w3t, t[0].alpha = t[1].alpha = 1;
-                     return bsr_sum_mm(ctx, 0, nullptr, t, 2, nullptr, &dx_rows, e);
-                 }},
-                {"scatter dx", [=](const bsr_exec *e) { return bsr_moe_scatter(ctx, 0, nullptr, &r, &dx_rows, nullptr, &dx, e); }}};
+        return {
+            {"index", [=](const bsr_exec *e) { return bsr_moe_transposed_index(ctx, &r, &h, index, index_bytes, e); }},
+            {"gather dy", [=](const bsr_exec *e) { return bsr_moe_gather(ctx, &r, &dy, &weights, &d_y, e); }},
+            {"d weights", [=](const bsr_exec *e) { return bsr_moe_weight_gradient(ctx, &r, &y_rows, &dy, &d_weights, e); }},
+            {"dW2",
+             [=](const bsr_exec *e) {
+                 const bsr_matrix m = indexed(h);
+                 return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &d_y, &dw2, e);
+             }},
+            {"dh", [=](const bsr_exec *e) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &d_y, &w2t, &dh, e); }},
+            {"du", [=](const bsr_exec *e) { return bsr_map(ctx, &silu, 1, &g, 1, bsr_operand_sparse(&dh), &du, e); }},
+            {"u dh", [=](const bsr_exec *e) { return bsr_map(ctx, &times, 1, &u, 1, bsr_operand_sparse(&dh), &product, e); }},
+            {"dg", [=](const bsr_exec *e) { return bsr_map(ctx, &slope, 1, &g, 1, bsr_operand_sparse(&product), &dg, e); }},
+            {"dW1",
+             [=](const bsr_exec *e) {
+                 const bsr_matrix m = indexed(dg);
+                 return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &x_rows, &dw1, e);
+             }},
+            {"dW3",
+             [=](const bsr_exec *e) {
+                 const bsr_matrix m = indexed(du);
+                 return bsr_dense_mm(ctx, BSR_TRANS_A, &m, &x_rows, &dw3, e);
+             }},
+            {"dX",
+             [=](const bsr_exec *e) {
+                 bsr_term t[2] = {};
+                 t[0].a = &dg, t[0].b = &w1t, t[1].a = &du, t[1].b = &w3t, t[0].alpha = t[1].alpha = 1;
+                 return bsr_sum_mm(ctx, 0, nullptr, t, 2, nullptr, &dx_rows, e);
+             }},
+            {"scatter dx", [=](const bsr_exec *e) { return bsr_moe_scatter(ctx, 0, nullptr, &r, &dx_rows, nullptr, &dx, e); }}};
     }
 };
-static void time_steps(layer *l, const std::string &name, const std::vector<std::pair<std::string, layer::step>> &steps, const char *all) {
-    const double product = 2.0 * (double)(l->tokens * l->slots * l->hidden * l->ffn), weights = 2.0 * (double)(l->columns * l->hidden);
+static void time_steps(layer *l, const std::string &name, const std::vector<std::pair<std::string, layer::step>> &steps,
+                       const char *all) {
+    const double product = 2.0 * (double)(l->tokens * l->slots * l->hidden * l->ffn),
+                 weights = 2.0 * (double)(l->columns * l->hidden);
     const double moved = 2.0 * (double)(l->tokens * l->slots * l->hidden), values = 2.0 * (double)(l->tokens * l->slots * l->ffn);
     double flops = 0, bytes = 0;
     for (const auto &s : steps) l->reserve(s.second);
@@ -161,7 +169,9 @@ static void time_steps(layer *l, const std::string &name, const std::vector<std:
         if (l->call(s.second)) return;
     for (const auto &s : steps) {
         const std::string &n = s.first;
-        const double f = n == "gated unit" || n == "dX" ? 2 * product : n == "down" || n[0] == 'd' && (n[1] == 'W' || n == "dh") ? product : 0;
+        const double f = n == "gated unit" || n == "dX"                             ? 2 * product
+                         : n == "down" || n[0] == 'd' && (n[1] == 'W' || n == "dh") ? product
+                                                                                    : 0;
         double b = f / product * weights;
         if (n.compare(0, 6, "gather") == 0) b = moved + (double)(l->rows - l->tokens * l->slots) * 0;
         if (n.compare(0, 7, "scatter") == 0 || n == "d weights") b = moved;
@@ -189,12 +199,14 @@ static void training(const char *name, int64_t t, int64_t k, int64_t e, int64_t 
     /* in place of the gated unit: two sampled products */
     layer::step two[2] = {[&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w1, &l.g, x); },
                           [&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w3, &l.u, x); }};
-    line(name, "two sampled", timed(stream, [&] { return l.call(two[0]) | l.call(two[1]); }), 4.0 * (double)(t * k * h * f), 0, "");
+    line(name, "two sampled", timed(stream, [&] { return l.call(two[0]) | l.call(two[1]); }), 4.0 * (double)(t * k * h * f), 0,
+         "");
     /* in place of the sum: two products, the first one rounded in between */
     layer::step apart[2] = {
         [&](const bsr_exec *x) { return bsr_dense_mm(ctx, 0, &l.dg, &l.w1t, &l.dx_rows, x); },
         [&](const bsr_exec *x) { return bsr_dense_addmm(ctx, 1, &l.dx_rows, 1, 0, &l.du, &l.w3t, NULL, &l.dx_rows, x); }};
-    line(name, "dX, two products", timed(stream, [&] { return l.call(apart[0]) | l.call(apart[1]); }), 4.0 * (double)(t * k * h * f), 0, "");
+    line(name, "dX, two products", timed(stream, [&] { return l.call(apart[0]) | l.call(apart[1]); }),
+         4.0 * (double)(t * k * h * f), 0, "");
     l.w1 = bsr_dense_row_major(l.w1.data, BSR_BF16, h, l.columns), l.w3 = bsr_dense_row_major(l.w3.data, BSR_BF16, h, l.columns);
     const layer::step rows = l.forward(false)[3].second;
     line(name, "gated, W by rows", timed(stream, [&] { return l.call(rows); }), 4.0 * (double)(t * k * h * f), 0, "");
@@ -207,7 +219,8 @@ static void decoding(const char *name, int64_t t, int64_t k, int64_t e, int64_t 
     char runs[160] = "";
     const layer::step one = [&](const bsr_exec *x) { return bsr_sampled_addmm(ctx, 0, nullptr, 1, &l.x_rows, &l.w1, &l.h, x); };
     l.reserve(one), bsr_plan_string(&l.plan, runs, sizeof runs), runs[60] = 0;
-    line(text, "one sampled", timed(stream, [&] { return l.call(one); }), 2.0 * (double)(t * k * h * f), 2.0 * (double)(h * e * f), runs);
+    line(text, "one sampled", timed(stream, [&] { return l.call(one); }), 2.0 * (double)(t * k * h * f),
+         2.0 * (double)(h * e * f), runs);
 }
 
 int main(int argc, char **argv) {
@@ -223,10 +236,13 @@ int main(int argc, char **argv) {
     {
         scratch w;
         void *to = w.bytes(bytes), *from = w.bytes(bytes);
-        copy_rate = 2.0 * (double)bytes / timed(stream, [&] {
-                        copy_words<<<132 * 16, 512, 0, stream>>>((uint4 *)to, (const uint4 *)from, (int64_t)(bytes / 16));
-                        return 0;
-                    }) * 1e-3;
+        copy_rate = 2.0 * (double)bytes /
+                    timed(stream,
+                          [&] {
+                              copy_words<<<132 * 16, 512, 0, stream>>>((uint4 *)to, (const uint4 *)from, (int64_t)(bytes / 16));
+                              return 0;
+                          }) *
+                    1e-3;
         printf("copies %.2f TB/s\n", copy_rate * 1e-6);
     }
     const auto wants = [&](const char *what) { return wanted.empty() || wanted.find(what) != std::string::npos; };

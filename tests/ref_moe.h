@@ -1,6 +1,6 @@
-/* ref_moe.h: what mixtures of experts must give, in float64, slot by slot: no rows, no blocks, no order of experts. A number comes
-   with a bound of what may be off, which goes through products, functions and roundings by first and second order. Include after
-   ref64.h. */
+/* ref_moe.h: what mixtures of experts must give, in float64, slot by slot: no rows, no blocks, no order of experts. A number
+   comes with a bound of what may be off, which goes through products, functions and roundings by first and second order. Include
+   after ref64.h. */
 #ifndef BSR_REF_MOE_H
 #define BSR_REF_MOE_H
 
@@ -74,9 +74,9 @@ TF void rm_gated(rm_array *a, int64_t i, int64_t j, int dtype, int act, double g
 typedef struct rm_layer { /* what a layer has, and gets */
     int64_t tokens, slots, experts, h, f;
     int act, dtype;
-    const int64_t *expert; /* of each slot; -1: none, or left out */
-    rm_array x, weights, w1, w3, w2, dy;                /* w1, w3: H x E F; w2: E F x H */
-    rm_array g, u, hidden, y, out;                      /* by slots, but out */
+    const int64_t *expert;               /* of each slot; -1: none, or left out */
+    rm_array x, weights, w1, w3, w2, dy; /* w1, w3: H x E F; w2: E F x H */
+    rm_array g, u, hidden, y, out;       /* by slots, but out */
     rm_array d_y, dh, du, dg, dx_rows, dx, d_weights, d_w1, d_w3, d_w2;
 } rm_layer;
 /* Rows of a (slots) times columns of an expert. trans: that of the expert's transpose. */
@@ -226,7 +226,8 @@ TF routed t_routing(int64_t tokens, int64_t slots, int64_t experts, int64_t bloc
     x.experts = t_dense(dtype, tokens, slots, (int)bt_below(LAYOUTS), NO_BATCH, 0);
     x.expert = (int64_t *)bt_alloc((size_t)n * 8, 8);
     bt_mark_output(x.expert);
-    for (i = 0; i < n; i++) x.expert[i] = t_choose(kind, experts, i), t_set(&x.experts, 0, i / slots, i % slots, (double)x.expert[i]);
+    for (i = 0; i < n; i++)
+        x.expert[i] = t_choose(kind, experts, i), t_set(&x.experts, 0, i / slots, i % slots, (double)x.expert[i]);
     x.r.tokens = tokens, x.r.slots = slots, x.r.experts = experts, x.r.block_rows = block_rows;
     x.r.rows = rows < 0 ? bsr_moe_rows(tokens, slots, experts, block_rows) : rows;
     x.r.counts = (int32_t *)bt_alloc((size_t)experts * 4, 4), x.r.offsets = (int32_t *)bt_alloc((size_t)(experts + 1) * 4, 4);
@@ -317,8 +318,8 @@ TF void rm_check_gather(const bsr_moe_routing *r, const bsr_dense *x, const bsr_
     for (i = 0; i < r->rows && BT_WANTED; i++) /* padding is zero, not almost */
         for (j = 0; j < out->cols && r->slot_of[i] < 0; j++) CHECK(t_get(out, 0, i, j) == 0);
 }
-TF void rm_check_scatter(double beta, const bsr_dense *input, const bsr_moe_routing *r, const bsr_dense *x, const bsr_dense *weights,
-                         const bsr_dense *out) {
+TF void rm_check_scatter(double beta, const bsr_dense *input, const bsr_moe_routing *r, const bsr_dense *x,
+                         const bsr_dense *weights, const bsr_dense *out) {
     const int wide = x->dtype == BSR_F64 || out->dtype == BSR_F64 || (weights && weights->dtype == BSR_F64) ||
                      (beta != 0 && input->dtype == BSR_F64);
     rm_array want = rm_new(r->tokens, out->cols);
@@ -351,7 +352,8 @@ TF void rm_check_weights(const bsr_moe_routing *r, const bsr_dense *x, const bsr
 
 /* A matrix of out's pattern that a gated unit writes, against products that are rounded, joined and rounded. which: 0 the unit
    itself, 1 gate's product, 2 up's. */
-TF void rm_check_gated(const char *what, const bsr_matrix *m, const ref_sum *g, const ref_sum *u, int act, int compute, int which) {
+TF void rm_check_gated(const char *what, const bsr_matrix *m, const ref_sum *g, const ref_sum *u, int act, int compute,
+                       int which) {
     int64_t b, k, p, i, j, bad = 0;
     const double unit = rm_unit(compute == BSR_F64 ? BSR_F64 : BSR_F32), least = compute == BSR_F64 ? 0x1p-1074 : 0x1p-149;
     bt.checks++;

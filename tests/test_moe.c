@@ -161,8 +161,8 @@ TEST(rows) {
             routed at;
             bt_case("width %d, turn %d", (int)widths[w], turn);
             most = bsr_moe_rows(tokens, slots, experts, block);
-            at = t_routing(tokens, slots, experts, block, bt_below(3) ? -1 : bt_below(most / block + 1) * block, (int)bt_below(KINDS),
-                         BSR_I32);
+            at = t_routing(tokens, slots, experts, block, bt_below(3) ? -1 : bt_below(most / block + 1) * block,
+                           (int)bt_below(KINDS), BSR_I32);
             if (!route(&at)) continue;
             x = t_random(types[0], tokens, widths[w], (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
             weights = t_random(types[1], tokens, slots, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
@@ -240,14 +240,18 @@ TEST(gated_units) {
     int d, turn;
     for (d = 0; d < 5; d++)
         for (turn = 0; turn < 32; turn++) {
-            const int out_type = dtypes[d] == BSR_I8 ? floats[(turn % 2) * 2] : dtypes[d] != BSR_F64 && bt_below(3) == 0 ? (int)BSR_F32
-                                                                                                                         : dtypes[d];
+            const int out_type = dtypes[d] == BSR_I8                        ? floats[(turn % 2) * 2]
+                                 : dtypes[d] != BSR_F64 && bt_below(3) == 0 ? (int)BSR_F32
+                                                                            : dtypes[d];
             t_spec s;
             bt_case("%s to %s, turn %d", bsr_dtype_name(dtypes[d]), bsr_dtype_name(out_type), turn);
             s = t_spec_of(dtypes[d], bt_range(1, 40), bt_range(1, 90), bt_range(1, 3), bt_range(1, 3), bt_range(0, 5));
             s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = (int)bt_below(2), s.ragged = turn % 8 == 3;
             gated_case(dtypes[d], out_type, s, bt_below(5) ? bt_range(1, 70) : 0, turn % 5, turn % 4,
-                       turn % 8 == 3 ? t_batch(1, 2, 0, 0, 0) : turn % 8 == 5 ? t_batch(2, 2, 2, 0, 0) : NO_BATCH, 0);
+                       turn % 8 == 3   ? t_batch(1, 2, 0, 0, 0)
+                       : turn % 8 == 5 ? t_batch(2, 2, 2, 0, 0)
+                                       : NO_BATCH,
+                       0);
         }
 }
 /* Blocks and layouts that tensor cores take. */
@@ -259,7 +263,8 @@ TEST(gated_units_of_large_blocks) {
         for (turn = 0; turn < 6; turn++) {
             const int dtype = floats[2 + (a + turn) % 2];
             t_spec s;
-            bt_case("%s, blocks of %d x %d, inner size %d", bsr_dtype_name(dtype), (int)sides[a][0], (int)sides[a][1], (int)inner[turn]);
+            bt_case("%s, blocks of %d x %d, inner size %d", bsr_dtype_name(dtype), (int)sides[a][0], (int)sides[a][1],
+                    (int)inner[turn]);
             s = t_spec_of(dtype, sides[a][0], sides[a][1], 3, 2, 4);
             s.layout = turn == 4 ? BLOCKS_WIDE : turn == 5 ? BLOCKS_COL : PACKED;
             gated_case(dtype, turn == 3 ? (int)BSR_F32 : dtype, s, inner[turn], 1 + turn % 4, turn % 4, NO_BATCH, 1);
@@ -375,8 +380,8 @@ TEST(layers) {
             const int64_t bc = bt_range(1, 12), experts = bt_range(1, 6), tokens = bt_range(1, 24);
             layer l;
             bt_case("%s, turn %d", bsr_dtype_name(floats[d]), turn);
-            l = layer_new(floats[d], tokens, bt_range(1, 3), experts, bt_range(1, 20), bc * bt_range(1, 2), bt_range(1, 9), bc, -1,
-                          turn % KINDS, turn % 5);
+            l = layer_new(floats[d], tokens, bt_range(1, 3), experts, bt_range(1, 20), bc * bt_range(1, 2), bt_range(1, 9), bc,
+                          -1, turn % KINDS, turn % 5);
             layer_run(&l);
         }
 }
@@ -399,9 +404,9 @@ TEST(layers_of_large_blocks) {
 
 /* What grouped products of others got wrong, each against the float64 reference with poisoned memory. */
 TEST(traps) {
-    static const char *const names[] = {"experts without tokens", "all tokens to one expert", "fewer tokens than experts",
-                                        "one token",              "no tokens",                "all slots without an expert",
-                                        "rows that don't fit"};
+    static const char *const names[] = {
+        "experts without tokens",      "all tokens to one expert", "fewer tokens than experts", "one token", "no tokens",
+        "all slots without an expert", "rows that don't fit"};
     int i, d;
     for (i = 0; i < 7; i++)
         for (d = 0; d < 4; d++) {
@@ -409,7 +414,10 @@ TEST(traps) {
             layer l;
             int64_t k;
             bt_case("%s, %s", names[i], bsr_dtype_name(floats[d]));
-            l = layer_new(floats[d], tokens, 2, experts, 6, 8, 4, 4, i == 6 ? 16 : -1, i == 0 ? FEW : i == 1 ? ONE : EVEN,
+            l = layer_new(floats[d], tokens, 2, experts, 6, 8, 4, 4, i == 6 ? 16 : -1,
+                          i == 0   ? FEW
+                          : i == 1 ? ONE
+                                   : EVEN,
                           BSR_ACT_SILU);
             for (k = 0; k < tokens * 2 && i == 5; k++) l.at.expert[k] = -1, t_set(&l.at.experts, 0, k / 2, k % 2, -1);
             layer_run(&l); /* experts without tokens: gradients of zero; inner sizes of zero */
@@ -437,8 +445,7 @@ TEST(padding_that_was_used_before) {
     RUN_OK(bsr_moe_gather(t_any_context(), &a.r, &x, NULL, &rows, &e));
     RUN_OK(bsr_moe_gather(t_any_context(), &b.r, &x, NULL, &rows, &e));
     for (i = 0; i < 96; i++)
-        for (j = 0; j < 16; j++)
-            CHECK(t_get(&rows, 0, i, j) == (b.r.slot_of[i] < 0 ? 0 : t_get(&x, 0, b.r.slot_of[i] / 2, j)));
+        for (j = 0; j < 16; j++) CHECK(t_get(&rows, 0, i, j) == (b.r.slot_of[i] < 0 ? 0 : t_get(&x, 0, b.r.slot_of[i] / 2, j)));
 }
 
 static const bt_test tests[] = {{"routings", routings},

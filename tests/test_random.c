@@ -888,12 +888,16 @@ static void random_layout_mask(int turn) {
 static void random_sampled_gated(int turn) {
     const int type = a_type(turn), to_f32 = type != BSR_F64 && bt_below(3) == 0;
     const int out_type = type == BSR_I8 ? a_float(bt_below(3)) : to_f32 ? (int)BSR_F32 : type;
-    const int act = (int)bt_range(BSR_ACT_NONE, BSR_ACT_SILU), keeps = (int)bt_below(4), along = bt_below(2) ? (int)ROW : (int)COL;
+    const int act = (int)bt_range(BSR_ACT_NONE, BSR_ACT_SILU), keeps = (int)bt_below(4);
+    const int along = bt_below(2) ? (int)ROW : (int)COL;
     t_spec s = some_spec(type, FILL_SIGNED, 150);
     bsr_matrix m, out, gate_out, up_out;
     bsr_dense x, gate, up;
     int64_t inner;
-    if (bt_below(2)) s.block_rows = one_of(16, 32, 64, 128), s.block_cols = 128, s.r = bt_range(1, 3), s.c = 2, s.nnz = s.r * 2 - 1;
+    if (bt_below(2)) {
+        s.block_rows = one_of(16, 32, 64, 128), s.block_cols = 128;
+        s.r = bt_range(1, 3), s.c = 2, s.nnz = s.r * 2 - 1;
+    }
     inner = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0, s.pattern_only = 1;
     describe(&s, ""), bt_describe("to %s, inner size %d, function %d, kept %d", bsr_dtype_name(out_type), (int)inner, act, keeps);
     m = t_matrix(&s), out = t_matrix_output(&m, out_type, some_blocks());
@@ -919,8 +923,8 @@ static routed some_routing(void) {
     const int64_t most = bsr_moe_rows(tokens, slots, experts, block);
     const int64_t rows = bt_below(3) ? -1 : bt_below(most / block + 1) * block;
     const int kind = (int)bt_below(KINDS);
-    bt_describe("%d tokens, %d slots, %d experts, blocks of %d, %d rows, kind %d", (int)tokens, (int)slots, (int)experts, (int)block,
-                (int)rows, kind);
+    bt_describe("%d tokens, %d slots, %d experts, blocks of %d, %d rows, kind %d", (int)tokens, (int)slots, (int)experts,
+                (int)block, (int)rows, kind);
     return t_routing(tokens, slots, experts, block, rows, kind, bt_below(2) ? BSR_I32 : BSR_I64);
 }
 /* One that the CPU has made. */

@@ -1,5 +1,5 @@
-/* gpu_experts.cpp: whole layers of mixtures of experts on the device: captured once, sized by capacity, replayed with other tokens and
-   experts; what the routing's word tells. Each replay finds what the one before has left, the first one NaN. */
+/* gpu_experts.cpp: whole layers of mixtures of experts on the device: captured once, sized by capacity, replayed with other
+   tokens and experts; what the routing's word tells. Each replay finds what the one before has left, the first one NaN. */
 #define GM_NO_REDIRECT
 #include "mirror.h"
 #include "../ref64.h"
@@ -46,7 +46,8 @@ struct mixture {
     }
     void upload(const bsr_dense &from, const bsr_dense &to) {
         const size_t n = (size_t)((from.rows - 1) * from.row_stride + (from.cols - 1) * from.col_stride + 1);
-        gm_cuda("cudaMemcpy", cudaMemcpyAsync(to.data, from.data, n * bsr_dtype_size(from.dtype), cudaMemcpyHostToDevice, gm.stream));
+        gm_cuda("cudaMemcpy",
+                cudaMemcpyAsync(to.data, from.data, n * bsr_dtype_size(from.dtype), cudaMemcpyHostToDevice, gm.stream));
         gm_cuda("copying", cudaStreamSynchronize(gm.stream));
     }
     bsr_dense download(const bsr_dense &from) {
@@ -64,9 +65,12 @@ struct mixture {
         r.counts = (int32_t *)m.bytes((size_t)e * 4), r.offsets = (int32_t *)m.bytes((size_t)(e + 1) * 4);
         r.row_of = (int32_t *)m.bytes((size_t)(t * k) * 4), r.slot_of = (int32_t *)m.bytes((size_t)rows * 4);
         r.status = (uint64_t *)m.bytes(8);
-        choice = t_random(BSR_I32, t, k, ROW, NO_BATCH, 0, FILL_INTEGER), x = t_random(dtype, t, h, ROW, NO_BATCH, 0, FILL_SIGNED);
-        weights = t_random(dtype, t, k, ROW, NO_BATCH, 0, FILL_POSITIVE), dy = t_random(dtype, t, h, ROW, NO_BATCH, 0, FILL_SIGNED);
-        w1 = t_random(dtype, h, columns, COL, NO_BATCH, 0, FILL_SIGNED), w3 = t_random(dtype, h, columns, COL, NO_BATCH, 0, FILL_SIGNED);
+        choice = t_random(BSR_I32, t, k, ROW, NO_BATCH, 0, FILL_INTEGER),
+        x = t_random(dtype, t, h, ROW, NO_BATCH, 0, FILL_SIGNED);
+        weights = t_random(dtype, t, k, ROW, NO_BATCH, 0, FILL_POSITIVE),
+        dy = t_random(dtype, t, h, ROW, NO_BATCH, 0, FILL_SIGNED);
+        w1 = t_random(dtype, h, columns, COL, NO_BATCH, 0, FILL_SIGNED),
+        w3 = t_random(dtype, h, columns, COL, NO_BATCH, 0, FILL_SIGNED);
         w2 = t_random(dtype, columns, h, ROW, NO_BATCH, 0, FILL_SIGNED);
         d_choice = device(choice), d_x = device(x), d_weights = device(weights), d_w1 = device(w1), d_w3 = device(w3);
         d_w2 = device(w2), d_dy = device(dy), x_rows = rows_of(rows, h), y_rows = rows_of(rows, h), y = rows_of(t, h);
@@ -104,10 +108,10 @@ struct mixture {
         silu.function = slope.function = act, silu.combine = times.combine = BSR_COMBINE_MUL, silu.flags = BSR_MAP_AFTER;
         slope.combine = BSR_COMBINE_GRADIENT;
         terms[0].a = &dg, terms[0].b = &w1t, terms[1].a = &du, terms[1].b = &w3t, terms[0].alpha = terms[1].alpha = 1;
-#define STEP(call)                                  \
-    do {                                            \
-        const bsr_status s_ = call;                 \
-        if (s_ != BSR_OK) return s_;                \
+#define STEP(call)                   \
+    do {                             \
+        const bsr_status s_ = call;  \
+        if (s_ != BSR_OK) return s_; \
     } while (0)
         STEP(bsr_moe_route(c, &d_choice, &r, e));
         STEP(bsr_moe_topology(c, &r, &pattern, e));
@@ -136,7 +140,8 @@ struct mixture {
         std::vector<int64_t> expert((size_t)(tokens * slots + 1));
         std::vector<int32_t> row((size_t)(tokens * slots + 1));
         rm_layer l;
-        gm_cuda("cudaMemcpy", cudaMemcpyAsync(row.data(), r.row_of, (size_t)(tokens * slots) * 4, cudaMemcpyDeviceToHost, gm.stream));
+        gm_cuda("cudaMemcpy",
+                cudaMemcpyAsync(row.data(), r.row_of, (size_t)(tokens * slots) * 4, cudaMemcpyDeviceToHost, gm.stream));
         gm_cuda("copying", cudaStreamSynchronize(gm.stream));
         for (int64_t i = 0; i < tokens * slots; i++)
             expert[(size_t)i] = row[(size_t)i] < 0 ? -1 : (int64_t)t_get(&choice, 0, i / slots, i % slots);
