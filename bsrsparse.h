@@ -27,6 +27,7 @@
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
      chain              two products with a function between
+     moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
@@ -63,6 +64,7 @@
      attention-backward gradients of attention: by queries, by keys
      attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
+     gated-engine       gated units: two products at stored blocks, one epilogue
      reduce-engine      sums and maxima of stored elements
      chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
@@ -70,6 +72,7 @@
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
+     moe-calls          mixtures of experts: routing, topology, rows to experts and back
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
      tables             tuned rows: order, changes, text, lookup
@@ -84,6 +87,7 @@
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-conv     convolutions: choice, parameters
+     cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
@@ -96,6 +100,8 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      cuda-maps          functions, conversions and reductions on the CUDA backend
+     cuda-gated         gated units on the CUDA backend
+     cuda-moe           mixtures of experts on the CUDA backend
      tuner              the climb, measuring, verifying
      json               a text gone through where it stands
      safetensors        a file's tensors, and matrices of them
@@ -296,7 +302,7 @@
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
-     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
@@ -462,6 +468,12 @@ typedef enum bsr_dtype {
     X(BSR_OP_CONV, 31, "conv")                            \
     X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient") \
     X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")      \
+    X(BSR_OP_SAMPLED_GATED, 40, "sampled_gated")          \
+    X(BSR_OP_MOE_ROUTE, 41, "moe_route")                  \
+    X(BSR_OP_MOE_TOPOLOGY, 42, "moe_topology")            \
+    X(BSR_OP_MOE_GATHER, 43, "moe_gather")                \
+    X(BSR_OP_MOE_SCATTER, 44, "moe_scatter")              \
+    X(BSR_OP_MOE_WEIGHT_GRADIENT, 45, "moe_weight_gradient")    \
     X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
     X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
 
@@ -500,7 +512,10 @@ typedef enum bsr_op {
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
     X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
     X(BSR_ARG_A_SCALES, 67, "a_scales") X(BSR_ARG_B_SCALES, 68, "b_scales") \
-    X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product")
+    X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product") \
+    X(BSR_ARG_GATE, 80, "gate") X(BSR_ARG_UP, 81, "up") X(BSR_ARG_GATE_OUT, 82, "gate_out")                       \
+    X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
+    X(BSR_ARG_WEIGHTS, 86, "weights")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -674,7 +689,15 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
-    X(BSR_ITEM_CONV_SIZE, BSR_BAD_SHAPE, "axis <index> of the images has <value> pixels, not <wanted>")
+    X(BSR_ITEM_CONV_SIZE, BSR_BAD_SHAPE, "axis <index> of the images has <value> pixels, not <wanted>")                \
+    X(BSR_ITEM_MOE_FIELD, BSR_BAD_ARGUMENT, "field <index> of the routing can't be <value> (0 tokens, 1 slots, 2 experts, " \
+      "3 rows, 4 block_rows)")                                                                                          \
+    X(BSR_ITEM_MOE_EXPERT, BSR_BAD_STRUCTURE, "slot <index> goes to expert <value>: 0 to <wanted> are there")          \
+    X(BSR_ITEM_MOE_CAPACITY, BSR_CAPACITY, "slot <index> has no row: the layout must have <value>")                    \
+    X(BSR_ITEM_MOE_OFFSETS, BSR_BAD_STRUCTURE, "offsets[<index>] is <value>: they are multiples of block_rows, from 0 to " \
+      "<wanted> at most, and never decrease")                                                                             \
+    X(BSR_ITEM_MOE_ROW_OF, BSR_BAD_STRUCTURE, "row_of[<index>] is <value>: -1 to <wanted> are allowed")                 \
+    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -709,8 +732,8 @@ BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per eleme
 /* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
-/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, from a copy in host memory: writes the record (error may be
-   null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
+/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, or bsr_moe_route in its status word, from a copy in host
+   memory: writes the record (error may be null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
 BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1293,6 +1316,20 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
 BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                      const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec);
 
+/* Gated unit: out = act(mat1 gate) * (mat1 up) at the stored blocks of out, act one of bsr_activation (SwiGLU: BSR_ACT_SILU).
+   mat1 [M x K], gate and up [K x N]. gate_out and up_out receive mat1 gate and mat1 up, for the gradients (see >>moe); each may
+   be null; of out's pattern (contents compared on the CPU), dtype and batch. Both products are rounded to out's dtype first, as
+   gate_out and up_out have them; act of the one times the other is computed in f32 (f64) and rounded: what two
+   bsr_sampled_addmm and a bsr_map (BSR_COMBINE_MUL, BSR_MAP_AFTER) would give, whose error bounds these are.
+   dtypes: as bsr_sampled_addmm, out a float. Batches: out's is the broadcast of all.
+   On CUDA one kernel does it by wgmma, in f16 and bf16, for blocks of 16, 32, 64 or 128 rows whose columns are a multiple of
+   128 (note N40); others run as those three calls, the product with gate in gate_out, or in a workspace as large as out's
+   values that a query names, and are refused by builds without bsr_map (BSRSPARSE_NO_MAPS).
+   Errors: as bsr_sampled_addmm, BAD_ARGUMENT (unknown activation, a program's own). */
+BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
+                                     const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
+                                     const bsr_matrix *up_out, const bsr_exec *exec);
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>conv: convolutions with block-sparse weights, and their gradients                            */
 /* ---------------------------------------------------------------------------------------------- */
@@ -1539,6 +1576,92 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
                                         const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
                                         const bsr_dense *c, const bsr_epilogue *epilogue, const bsr_dense *out,
                                         const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>moe: mixtures of experts: routing, topology, rows to experts and back                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Tokens of a mixture of experts, sorted by expert. A router gives each token `slots` experts (top-k); slot s of token t is
+   number t * slots + s. An expert's rows stand one after another, in the order of slots, padded to whole blocks; then comes the
+   next expert; rows behind the last one's are not in use. A layer is then products with one block-diagonal pattern, of E experts
+   with F columns each, x [T x H], W1 and W3 [H x E F], W2 [E F x H]:
+       bsr_moe_route                                   rows of the slots
+       bsr_moe_topology                                the pattern of h
+       bsr_moe_gather      X = x, by rows
+       bsr_sampled_gated   h = act(X W1) * (X W3)      g = X W1 and u = X W3 kept for the gradients
+       bsr_dense_mm        Y = h W2
+       bsr_moe_scatter     y = sum over slots of weights * Y
+   and its gradients:
+       bsr_moe_gather      dY = weights * dy, by rows
+       bsr_moe_weight_gradient                         d_weights = Y dy, by slots
+       bsr_dense_mm        dW2 = h^T dY                with the transposed index, as the next ones
+       bsr_sampled_addmm   dh = dY W2^T
+       bsr_map             du = act(g) * dh,  dg = act'(g) * (u * dh)
+       bsr_dense_mm        dW1^T = dg^T X,  dW3^T = du^T X
+       bsr_sum_mm          dX = dg W1^T + du W3^T
+       bsr_moe_scatter     dx = sum over slots of dX
+   layer_run in tests/test_moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and
+   replayed with other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is
+   behind the rows in use takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of
+   zero. Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and
+   more, fewer rows for fewer tokens (16, 32 or 64 x 128), as each expert has half a block of padding on average. */
+typedef struct bsr_moe_routing {
+    int64_t tokens, slots, experts; /* 0, 1, 2: T, k, E */
+    int64_t rows;       /* 3: capacity of the layout, a multiple of block_rows: bsr_moe_rows(), or less */
+    int64_t block_rows; /* 4 */
+    int32_t *counts;    /* [experts]: rows of each that hold a token */
+    int32_t *offsets;   /* [experts + 1]: where each one's rows start, a multiple of block_rows; the last: rows in use */
+    int32_t *row_of;    /* [tokens][slots]: the slot's row; -1: it has none */
+    int32_t *slot_of;   /* [rows]: the row's slot; -1: padding, or not in use */
+    uint64_t *status;   /* one word, 0 or what had no place: see bsr_device_status(); null: not told */
+} bsr_moe_routing;
+
+/* Rows that always suffice (dropless): the most that padding can take, whatever the router says. -1: an argument is negative or
+   0 (block_rows), or there are more than 2^31 - 1. */
+BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int64_t block_rows);
+
+/* Fills r's arrays (all but status must be there) from experts [tokens x slots], i32 or i64: which expert each slot goes to. A
+   number below 0: none (another GPU's, say). Stable, and the same bits at each run. Experts whose rows go beyond the capacity
+   have fewer, or none; slots without a row are left out by what follows (token dropping, where that is wanted), and the first of
+   them is told in *status (MOE_CAPACITY), as is a number that is no expert's (MOE_EXPERT), whose slot has no row either. Where
+   there is no status, and on the CPU for a number that is no expert's, the CPU returns these as errors before it writes anything.
+   On CUDA it wants the workspace that a query names; the CPU takes the allocator's where there is none.
+   Errors: BAD_SHAPE (experts' sizes), BAD_ARGUMENT (MOE_FIELD: r's sizes), OVERFLOW (more than 2^31 - 1 slots), on the CPU
+   CAPACITY, BAD_STRUCTURE. After MegaBlocks (Gale et al. 2022), whose dropless layout this is. */
+BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r,
+                                 const bsr_exec *exec);
+
+/* The block-diagonal pattern of a routing: the block rows of expert e store block columns e n to (e + 1) n - 1, n = F /
+   block_cols. m is r->rows x (experts F), of r's block_rows and any block_cols that divides F; its crow_indices and col_indices
+   are written, values left alone. m->nnz is the capacity, at least rows / block_rows * n; on the CPU it becomes the number of
+   blocks stored, on CUDA it stays and crow's last entry tells it, as in conversions; views are detached.
+   bsr_moe_transposed_index builds, by arithmetic and without scratch, what bsr_build_transposed_index would build for it, in a
+   buffer of the same size; m is the pattern that bsr_moe_topology made of r. No schedule is wanted: rows are equally long and in
+   an order that shares each expert's weights, which a schedule's would lose.
+   They read r->offsets alone. Errors: BAD_SHAPE (sizes are not the routing's), CAPACITY, on the CPU BAD_STRUCTURE (offsets). */
+BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec);
+BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                            uint64_t bytes, const bsr_exec *exec);
+
+/* out [rows x H], by rows: weights[slot] * x[token], x [tokens x H]; all other rows, padding and what is not in use, become zero.
+   weights: tokens x slots, or null (1). Also the gradient of bsr_moe_scatter for its rows.
+   dtypes of this and the next two: any float each (f16, bf16, f32, f64). Computes in f32, in f64 where any is f64; one rounding
+   at the end. Dense operands have no batch dimensions. Errors: BAD_SHAPE, on the CPU BAD_STRUCTURE (row_of, slot_of out of
+   range; on CUDA such slots have no row). */
+BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x, const bsr_dense *weights,
+                                  const bsr_dense *out, const bsr_exec *exec);
+
+/* out [tokens x H] = beta*input + sum over the token's slots, in their order, of weights[slot] * x[row], x [rows x H]. A slot
+   without a row adds nothing, nor does padding. weights: tokens x slots, or null (1). input broadcasts to out, may be out;
+   beta == 0: it is never read. Without weights also the gradient of bsr_moe_gather. Error: (slots + 2) u (|beta input| + sum
+   |weights x|) before rounding, u = 2^-24 or 2^-53. Errors: as bsr_moe_gather, NULL_POINTER (beta not 0 without input). */
+BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
+                                   const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec);
+
+/* out [tokens x slots] = the sum of x[row] * dy[token] along H: the gradient of bsr_moe_scatter for its weights, x as there, dy
+   [tokens x H]. 0 for a slot without a row. Error: (H + 2) u (|x| |dy|) before rounding. Errors: as bsr_moe_gather. */
+BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
+                                           const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
@@ -2122,7 +2245,8 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
    unreachable and the compiler drops it. */
 #if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
-    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV)
+    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV) || \
+    defined(BSRSPARSE_ONLY_MOE)
 #ifndef BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_NO_PRODUCT
 #endif
@@ -2140,6 +2264,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_CONV
 #define BSRSPARSE_NO_CONV
+#endif
+#ifndef BSRSPARSE_ONLY_MOE
+#define BSRSPARSE_NO_MOE
 #endif
 #endif
 #ifdef BSRSPARSE_NO_PRODUCT
@@ -2172,13 +2299,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_CONV 1
 #endif
-/* bsr_map and bsr_reduce on CUDA: tests run kernels and launches on the host (tests/device/maps_checks.cpp), but no GPU's results
-   have been held against a reference yet. -DBSRI_CUDA_MAPS compiles them in. */
-#if defined(BSRI_CUDA_MAPS) && BSRI_HAS_MAPS
-#define BSRI_HAS_CUDA_MAPS 1
+#ifdef BSRSPARSE_NO_MOE
+#define BSRI_HAS_MOE 0
 #else
-#define BSRI_HAS_CUDA_MAPS 0
+#define BSRI_HAS_MOE 1
 #endif
+#define BSRI_HAS_CUDA_MAPS BSRI_HAS_MAPS
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
     defined(BSRSPARSE_ONLY_I8) || defined(BSRSPARSE_ONLY_F8)
 #ifndef BSRSPARSE_ONLY_F16
@@ -2526,7 +2652,8 @@ BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error) {
     const int known = item < BSR_ITEM_COUNT && *bsr_operand_name(operand) != '?';
     if (error) memset(error, 0, sizeof *error), error->index = -1;
     if (!word) return BSR_OK;
-    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE)) {
+    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE &&
+                   item != BSR_ITEM_MOE_CAPACITY)) {
         bsri_record(NULL, error, BSR_ITEM_STATUS_WORD, BSR_ARG_NONE, -1, (int64_t)word);
         return BSR_BAD_ARGUMENT;
     }
@@ -2597,7 +2724,8 @@ static int bsri_cuda_has(int op) {
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
            op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM || op == BSR_OP_ATTENTION_MERGE ||
-           op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
+           (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -8439,7 +8567,10 @@ typedef struct bsri_sampler {
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
     bsri_batch out_batch;
+    const struct bsri_gated *gated; /* tiles are one factor of gated units: >>gated-engine; or null */
 } bsri_sampler;
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
+                              int64_t col);
 
 /* The panel of mat2 above `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is
    one piece of contiguous rows, else packed side by side. */
@@ -8529,7 +8660,8 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
             const int64_t col = panel * cols;
             bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
-            bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
+            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, row, col);
+            else bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
         }
     }
 }
@@ -8548,30 +8680,36 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
-static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
+/* How a job is shared out: its tasks, which take *ns on one thread. */
+static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job, bsri_sampler *s, double *ns) {
     const int64_t panel = bsri_tile_cols(job->compute);
-    bsri_sampler s;
-    double blocks, area, each, ns;
+    double blocks, area, each;
     int64_t work;
-    memset(&s, 0, sizeof s);
-    s.job = job, s.products_isa = job->isa ? job->isa : c->ctx->isa, s.isa = bsri_isa_base(s.products_isa);
-    s.type = bsri_finish_type(job->compute, job->out->dtype);
-    s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
-    s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
-    bsri_value_steps(job->out, s.o_strides);
-    if (job->input) bsri_value_steps(job->input, s.i_strides);
-    s.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), s.items = s.out_batch.count;
-    s.reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s.out_batch) : 0;
-    s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
-    s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
-    if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, bsri_stored_count(job->out) / s.rows) * s.bc;
-    s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
-    s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    blocks = (double)bsri_stored_count(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
-    each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
-    ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
-    bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
+    memset(s, 0, sizeof *s);
+    s->job = job, s->products_isa = job->isa ? job->isa : c->ctx->isa, s->isa = bsri_isa_base(s->products_isa);
+    s->type = bsri_finish_type(job->compute, job->out->dtype);
+    s->br = job->out->block_rows, s->bc = job->out->block_cols, s->rows = bsri_block_rows(job->out);
+    s->mat1 = bsri_dense_used(job->mat1), s->mat2 = bsri_dense_used(job->mat2);
+    bsri_value_steps(job->out, s->o_strides);
+    if (job->input) bsri_value_steps(job->input, s->i_strides);
+    s->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), s->items = s->out_batch.count;
+    s->reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s->out_batch) : 0;
+    s->subs = bsri_ceil_div(s->br, BSRI_TILE_ROWS), s->sub_rows = bsri_ceil_div(s->br, s->subs);
+    s->panels = bsri_ceil_div(s->bc, panel), s->group = s->panels > 1 ? 1 : panel / s->bc;
+    if (!s->rows || !s->items || !job->out->nnz) return 0;
+    work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
+    s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
+    s->chunks = bsri_ceil_div(s->rows, s->chunk);
+    blocks = (double)bsri_stored_count(job->out) * (double)s->items, area = (double)s->br * (double)s->bc;
+    each = (double)job->mat1->cols * (double)s->reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
+    *ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
+    return s->items * s->chunks * s->subs;
+}
+static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
+    bsri_sampler s;
+    double ns = 0;
+    const int64_t tasks = bsri_sampled_prepare(c, job, &s, &ns);
+    if (tasks) bsri_parallel(c, tasks, ns, bsri_sampled_task, &s);
 }
 
 BSRI_SELDOM_BEGIN
@@ -12220,6 +12358,173 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
 BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>gated-engine: gated units: two products at stored blocks, one epilogue                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(mat1 gate) * (mat1 up). A task forms the products with up first, in up_out, or in out where they have no other place;
+   then those with gate, and joins them tile by tile. */
+typedef struct bsri_gated {
+    const bsr_matrix *out, *gate_out, *up_out; /* the last two may be null */
+    bsri_sampled job[2];                       /* with up, with gate */
+    bsri_sampler sampler[2];
+    bsr_map_options function;
+} bsri_gated;
+
+/* v = f(v), as bsr_map has it. */
+static void bsri_gated_function(const bsri_sampler *s, const bsr_map_options *o, void *v, int64_t n) {
+    if (o->function == BSR_ACT_NONE || bsri_function_simple(s->isa, s->type, o, v, n)) return;
+    if (s->type == BSR_F64) bsri_function_f64(o, 0, (double *)v, n);
+    else if (!bsri_function_exp(s->isa, o->function, (float *)v, n)) bsri_function_f32(o, 0, (float *)v, n);
+}
+static char *bsri_gated_at(const bsri_sampler *s, int64_t item, const bsr_matrix *m, int64_t p, int64_t row, int64_t col,
+                           int64_t strides[3]) {
+    bsri_value_steps(m, strides);
+    return bsri_at(bsri_matrix_item(&s->out_batch, item, m).values, m->dtype,
+                   p * strides[0] + row * strides[1] + col * strides[2]);
+}
+/* The tile of gate's sums, from (row, col) on in each of `blocks` blocks from p on. */
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
+                              int64_t col) {
+    const bsri_gated *g = s->gated;
+    const int dt = g->out->dtype;
+    const int64_t width = w->cols / blocks;
+    BSRI_ALIGN64 double kept[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8], v[BSRI_TILE_BYTES / 4], u[BSRI_TILE_BYTES / 4];
+    int64_t b, r, gate[3], up[3], out[3];
+    bsri_finish f;
+    memset(&f, 0, sizeof f);
+    f.isa = s->isa, f.compute = s->job->compute, f.type = s->type, f.alpha = 1.0, f.out_dtype = dt;
+    f.plain = f.type == f.compute;
+    for (b = 0; b < blocks; b++, p++) {
+        char *to = bsri_gated_at(s, item, g->out, p, row, col, out);
+        const char *other = g->up_out ? bsri_gated_at(s, item, g->up_out, p, row, col, up) : to;
+        if (!g->up_out) memcpy(up, out, sizeof up);
+        if (g->gate_out) f.out = bsri_gated_at(s, item, g->gate_out, p, row, col, gate), f.rs = gate[1], f.cs = gate[2];
+        else f.out = (char *)kept, f.rs = width, f.cs = 1;
+        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, b * width), w->panel, w->rows, width, w->b_pack);
+        for (r = 0; r < w->rows; r++) {
+            bsri_row_load(s->isa, s->type, v, bsri_at(f.out, dt, r * f.rs), dt, f.cs, width);
+            bsri_gated_function(s, &g->function, v, width);
+            bsri_row_load(s->isa, s->type, u, bsri_at(other, dt, r * up[1]), dt, up[2], width);
+            bsri_row_op(s->isa, s->type, BSRI_TIMES, v, u, 0.0, width);
+            bsri_row_store(s->isa, s->type, bsri_at(to, dt, r * out[1]), dt, out[2], v, width);
+        }
+    }
+}
+static void bsri_gated_task(void *arg, int64_t task) {
+    bsri_gated *g = (bsri_gated *)arg;
+    bsri_sampled_task(&g->sampler[0], task);
+    bsri_sampled_task(&g->sampler[1], task);
+}
+static void bsri_gated_run(const bsri_call *c, bsri_gated *g) {
+    double ns = 0;
+    int64_t tasks = 0;
+    int i;
+    for (i = 0; i < 2; i++) {
+        tasks = bsri_sampled_prepare(c, &g->job[i], &g->sampler[i], &ns);
+        if (!tasks) return;
+        g->sampler[i].gated = i ? g : NULL;
+    }
+    bsri_parallel(c, tasks, 2 * ns, bsri_gated_task, g);
+}
+
+BSRI_SELDOM_BEGIN
+
+typedef struct bsri_gated_call {
+    const bsr_dense *mat1, *gate, *up;
+    const bsr_matrix *out, *gate_out, *up_out;
+    int activation;
+} bsri_gated_call;
+
+static bsr_status bsri_check_gated_dense(const bsri_call *c, const bsri_gated_call *p, bsri_spans *set) {
+    const bsr_dense *const d[2] = {p->gate, p->up};
+    const int id[2] = {BSR_ARG_GATE, BSR_ARG_UP};
+    int i;
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, BSR_ARG_MAT1, BSRI_OPERANDS, BSRI_READ));
+    for (i = 0; i < 2; i++) BSRI_TRY(bsri_check_dense(c, set, d[i], id[i], BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix_sizes(c, p->out, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_dtype(c, p->out->dtype, BSRI_REALS, BSR_ARG_OUT));
+    if (p->mat1->rows != p->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MAT1, -1, p->mat1->rows, p->out->rows);
+    for (i = 0; i < 2; i++) {
+        if (d[i]->cols != p->out->cols)
+            return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id[i], -1, d[i]->cols, p->out->cols);
+        if (d[i]->rows != p->mat1->cols)
+            return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, id[i], -1, d[i]->rows, p->mat1->cols);
+        BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, d[i]->dtype, id[i], p->out->dtype, BSR_ARG_OUT));
+    }
+    return BSR_OK;
+}
+/* A matrix that is written: out, or what has its pattern. */
+static bsr_status bsri_check_gated_out(const bsri_call *c, const bsri_gated_call *p, const bsr_matrix *m, int id,
+                                       const bsri_batch *batch, bsri_spans *set) {
+    if (m != p->out) {
+        BSRI_TRY(bsri_check_matrix_sizes(c, m, id));
+        BSRI_TRY(bsri_check_same_sizes(c, p->out, m, id));
+        if (m->dtype != p->out->dtype) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id, -1, m->dtype, p->out->dtype);
+    }
+    BSRI_TRY(bsri_check_matrix(c, set, m, id, BSRI_REALS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_batch_out(c, batch, m->batch_dims, m->batch, id));
+    return m == p->out ? bsri_check_structure(c, m, id, 0) : bsri_check_same_pattern(c, p->out, m, id);
+}
+static bsr_status bsri_check_gated(const bsri_call *c, const bsri_gated_call *p) {
+    bsri_batch batch = bsri_batch_none();
+    bsri_spans set;
+    set.count = 0;
+    if (p->activation < BSR_ACT_NONE || p->activation > BSR_ACT_SILU)
+        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, p->activation);
+    BSRI_TRY(bsri_check_gated_dense(c, p, &set));
+    BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, BSR_ARG_MAT1));
+    BSRI_TRY(bsri_join(c, &batch, p->gate->batch_dims, p->gate->batch, BSR_ARG_GATE));
+    BSRI_TRY(bsri_join(c, &batch, p->up->batch_dims, p->up->batch, BSR_ARG_UP));
+    BSRI_TRY(bsri_check_batch(c, p->out->batch_dims, p->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_gated_out(c, p, p->out, BSR_ARG_OUT, &batch, &set));
+    if (p->gate_out) BSRI_TRY(bsri_check_gated_out(c, p, p->gate_out, BSR_ARG_GATE_OUT, &batch, &set));
+    return p->up_out ? bsri_check_gated_out(c, p, p->up_out, BSR_ARG_UP_OUT, &batch, &set) : BSR_OK;
+}
+static void bsri_gated_jobs(const bsri_call *c, const bsri_gated_call *p, bsri_gated *g) {
+    const bsr_dense *const d[2] = {p->up, p->gate};
+    int i;
+    memset(g, 0, sizeof *g);
+    g->out = p->out, g->gate_out = p->gate_out, g->up_out = p->up_out, g->function.function = p->activation;
+    for (i = 0; i < 2; i++) {
+        bsri_sampled *job = &g->job[i];
+        job->mat1 = p->mat1, job->mat2 = d[i], job->alpha = 1.0, job->compute = bsri_compute_dtype(c, p->mat1->dtype);
+        job->batch = bsri_batch_none();
+        bsri_batch_join(&job->batch, p->mat1->batch_dims, p->mat1->batch);
+        bsri_batch_join(&job->batch, d[i]->batch_dims, d[i]->batch);
+        bsri_batch_join(&job->batch, p->out->batch_dims, p->out->batch);
+    }
+    g->job[0].out = p->up_out ? p->up_out : p->out, g->job[1].out = p->gate_out ? p->gate_out : p->out;
+}
+BSRI_CUDA_PART(bsri_cuda_gated(const bsri_call *c, bsri_gated *g))
+BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
+                                     const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
+                                     const bsr_matrix *up_out, const bsr_exec *exec) {
+    bsr_tune_row none;
+    bsri_gated_call p;
+    bsri_gated g;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_GATED, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0);
+    p.mat1 = mat1, p.gate = gate, p.up = up, p.out = out, p.gate_out = gate_out, p.up_out = up_out, p.activation = activation;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_gated(&c, &p));
+    bsri_gated_jobs(&c, &p, &g);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gated(&c, &g));
+    memset(&none, 0, sizeof none);
+    plan = bsri_plan_default(&c);
+    plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows), plan.tile_cols = (int32_t)bsri_tile_cols(g.job[0].compute);
+    BSRI_TRY(bsri_settle_cpu(&c, &none, &plan, BSRI_PLAN_AND_RUN, &stop));
+    if (stop) return BSR_OK;
+    g.job[0].isa = g.job[1].isa = plan.kernel;
+    bsri_gated_run(&c, &g);
+    return BSR_OK;
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>reduce-engine: sums and maxima of stored elements                                            */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -14806,6 +15111,494 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>moe-calls: mixtures of experts: routing, topology, rows to experts and back                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Arithmetic of a routing, the same for kernels. The expert that has a row, or `experts` for a row behind all in use: the first
+   that ends behind it. Whatever offsets hold, the result is in range. */
+BSRI_HD static int64_t bsri_moe_expert(const int32_t *offsets, int64_t experts, int64_t row) {
+    int64_t low = 0, high = experts;
+    while (low < high) {
+        const int64_t half = low + (high - low) / 2;
+        if (offsets[half + 1] > row) high = half;
+        else low = half + 1;
+    }
+    return low;
+}
+/* The pattern that bsr_moe_topology makes, and its transposed index, as they are written. */
+typedef struct bsri_moe_pattern {
+    const int32_t *offsets;
+    int64_t experts, block_rows, lines; /* lines: block rows */
+    int64_t each, room;                 /* block columns of an expert; entries of the transposed index */
+    void *crow, *col;                   /* null: not wanted */
+    void *ccol, *row, *position;        /* a transposed index, or null */
+    int32_t dtype, reserved;
+} bsri_moe_pattern;
+/* The first block row of an expert; of none: those in use. */
+BSRI_HD static int64_t bsri_moe_line(const bsri_moe_pattern *p, int64_t expert) {
+    const int64_t line = p->offsets[expert] / p->block_rows;
+    return line < 0 ? 0 : bsri_min(line, p->lines);
+}
+/* Block row i, by one of `lanes`. Of a transposed index its entries: block i of column j of the expert comes after those of the
+   columns before it, of which each has as many as the expert has block rows. */
+BSRI_HD static void bsri_moe_row(const bsri_moe_pattern *p, int64_t i, int64_t lane, int64_t lanes) {
+    const int64_t expert = bsri_moe_expert(p->offsets, p->experts, i * p->block_rows), used = bsri_moe_line(p, p->experts);
+    const int64_t first = expert < p->experts ? bsri_moe_line(p, expert) : i;
+    const int64_t tall = expert < p->experts ? bsri_moe_line(p, expert + 1) - first : 0;
+    int64_t j;
+    if (p->crow && lane == 0) bsri_set_index(p->crow, p->dtype, i + 1, bsri_min(i + 1, used) * p->each);
+    if (p->crow && lane == 0 && !i) bsri_set_index(p->crow, p->dtype, 0, 0);
+    if (expert == p->experts || i < first || i >= first + tall) return;
+    for (j = lane; j < p->each; j += lanes) {
+        const int64_t at = first * p->each + j * tall + i - first;
+        if (p->col) bsri_set_index(p->col, p->dtype, i * p->each + j, expert * p->each + j);
+        if (at >= p->room) continue;
+        bsri_set_index(p->row, p->dtype, at, i);
+        bsri_set_index(p->position, p->dtype, at, bsri_min(i * p->each + j, p->room - 1));
+    }
+}
+/* Where block column c starts in a transposed index; c = all of them: where the last one ends. */
+BSRI_HD static int64_t bsri_moe_column(const bsri_moe_pattern *p, int64_t c) {
+    const int64_t expert = p->each ? bsri_divide(c, p->each) : p->experts, j = c - expert * p->each;
+    const int64_t first = bsri_moe_line(p, expert);
+    return bsri_min(first * p->each + (j ? j * (bsri_moe_line(p, expert + 1) - first) : 0), p->room);
+}
+BSRI_SELDOM_BEGIN
+
+BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int64_t block_rows) {
+    int64_t all, padded;
+    if (tokens < 0 || slots < 0 || experts < 0 || block_rows < 1 || !bsri_mul(tokens, slots, &all)) return -1;
+    if (!bsri_mul(bsri_min(all, experts), block_rows - 1, &padded) || !bsri_add(padded, experts ? all : 0, &padded)) return -1;
+    padded = padded / block_rows * block_rows;
+    return padded > INT32_MAX ? -1 : padded;
+}
+
+/* What every routing must fulfil, without its arrays. */
+static bsr_status bsri_check_routing(const bsri_call *c, const bsr_moe_routing *r) {
+    int64_t field[5], i, slots;
+    if (!r) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_ROUTING, -1, 0);
+    field[0] = r->tokens, field[1] = r->slots, field[2] = r->experts, field[3] = r->rows, field[4] = r->block_rows;
+    for (i = 0; i < 5; i++)
+        if (field[i] < 0 || field[i] > INT32_MAX) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, i, field[i]);
+    if (r->block_rows < 1 || r->block_rows > 1 << 20) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 4, r->block_rows);
+    if (r->rows % r->block_rows) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 3, r->rows);
+    if (!bsri_mul(r->tokens, r->slots, &slots) || slots > INT32_MAX)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, slots);
+    return BSR_OK;
+}
+static bsr_status bsri_check_routing_array(const bsri_call *c, bsri_spans *set, const int32_t *data, int64_t n, int role) {
+    const int64_t one = 1;
+    bsri_span s;
+    if (!n) return BSR_OK;
+    if (!data) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_ROUTING, -1, 0);
+    BSRI_TRY(bsri_check_pointer(c, data, 4, BSR_ARG_ROUTING));
+    if (!bsri_span_make(&s, BSR_ARG_ROUTING, data, 4, 1, &n, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, n);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+/* Numbers of rows or slots, or -1: on the CPU they are looked at; kernels take what is out of range for -1. */
+static bsr_status bsri_check_routing_content(const bsri_call *c, const int32_t *data, int64_t n, int64_t below, int item) {
+    int64_t i;
+    if (bsri_on_cuda(c)) return BSR_OK;
+    for (i = 0; i < n; i++)
+        if (data[i] < -1 || data[i] >= below) return bsri_fail_wanted(c, item, BSR_ARG_ROUTING, i, data[i], below - 1);
+    return BSR_OK;
+}
+static bsr_status bsri_check_row_of(const bsri_call *c, bsri_spans *set, const bsr_moe_routing *r) {
+    const int64_t n = r->tokens * r->slots;
+    BSRI_TRY(bsri_check_routing_array(c, set, r->row_of, n, BSRI_READ));
+    return bsri_check_routing_content(c, r->row_of, n, r->rows, BSR_ITEM_MOE_ROW_OF);
+}
+static bsr_status bsri_check_routing_offsets(const bsri_call *c, bsri_spans *set, const bsr_moe_routing *r) {
+    int64_t i, before = 0;
+    BSRI_TRY(bsri_check_routing_array(c, set, r->offsets, r->experts + 1, BSRI_READ));
+    for (i = 0; i <= r->experts && !bsri_on_cuda(c); before = r->offsets[i], i++)
+        if (r->offsets[i] < before || (!i && r->offsets[i]) || r->offsets[i] > r->rows || r->offsets[i] % r->block_rows)
+            return bsri_fail_wanted(c, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, i, r->offsets[i], r->rows);
+    return BSR_OK;
+}
+/* A dense operand of a routing: rows x cols, without batch. */
+static bsr_status bsri_check_moe_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
+                                       int64_t rows, int64_t cols, int role, uint64_t same) {
+    BSRI_TRY(bsri_check_dense_same(c, set, d, id, accepted, role, same));
+    if (d->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d->batch_dims, 0);
+    if (d->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows, rows);
+    return d->cols == cols ? BSR_OK : bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
+}
+BSRI_SELDOM_END
+
+/* --- routing --- */
+
+/* Slots' experts, read where they stand. */
+static int64_t bsri_moe_choice(const bsr_dense *d, int64_t slots, int64_t i) {
+    const int64_t token = bsri_divide(i, slots);
+    return bsri_index(d->data, d->dtype, token * d->row_stride + (i - token * slots) * d->col_stride);
+}
+/* Counts, then where experts begin: *need rows in all. The first slot that goes to no expert there is, or -1. */
+static int64_t bsri_moe_count(const bsr_dense *d, const bsr_moe_routing *r, int64_t *counts, int64_t *need) {
+    const int64_t n = r->tokens * r->slots;
+    int64_t i, e;
+    for (e = 0; e < r->experts; e++) counts[e] = 0;
+    for (i = 0; i < n; i++) {
+        e = bsri_moe_choice(d, r->slots, i);
+        if (e >= r->experts) return i;
+        if (e >= 0) counts[e]++;
+    }
+    for (e = 0, *need = 0; e < r->experts; e++) *need += bsri_ceil_div(counts[e], r->block_rows) * r->block_rows;
+    return -1;
+}
+/* Gives slots their rows; counts: of the experts, then rows taken. The first slot without a row, or -1. write: 0 only looks. */
+static int64_t bsri_moe_place(const bsr_dense *d, const bsr_moe_routing *r, int64_t *counts, int write) {
+    const int64_t n = r->tokens * r->slots;
+    int64_t i, e, lost = -1, first = 0, end;
+    for (i = 0; i < r->rows && write; i++) r->slot_of[i] = -1;
+    for (e = 0; e < r->experts; e++) { /* room: from the end of the expert before on */
+        end = bsri_min(first + bsri_ceil_div(counts[e], r->block_rows) * r->block_rows, r->rows);
+        counts[e] = bsri_min(counts[e], end - first);
+        if (write) r->offsets[e] = (int32_t)first, r->counts[e] = (int32_t)counts[e];
+        first = end;
+    }
+    if (write) r->offsets[r->experts] = (int32_t)first;
+    for (i = 0; i < n; i++) {
+        e = bsri_moe_choice(d, r->slots, i);
+        if (write) r->row_of[i] = -1;
+        if (e < 0) continue;
+        if (counts[e]-- <= 0) {
+            lost = lost < 0 ? i : lost;
+        } else if (write) {
+            const int32_t row = (int32_t)(r->offsets[e] + r->counts[e] - counts[e] - 1);
+            r->row_of[i] = row, r->slot_of[row] = (int32_t)i;
+        }
+        if (!write && lost >= 0) break;
+    }
+    return lost;
+}
+
+BSRI_SELDOM_BEGIN
+static bsr_status bsri_check_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r) {
+    const uint32_t whole = BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I64);
+    const int64_t one = 1;
+    bsri_spans set;
+    bsri_span s;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing(c, r));
+    BSRI_TRY(bsri_check_moe_dense(c, &set, experts, BSR_ARG_EXPERTS, whole, r->tokens, r->slots, BSRI_READ, 0));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->counts, r->experts, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->offsets, r->experts + 1, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->row_of, r->tokens * r->slots, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->slot_of, r->rows, BSRI_WRITE));
+    if (!r->status) return BSR_OK;
+    BSRI_TRY(bsri_check_pointer(c, r->status, 8, BSR_ARG_ROUTING));
+    if (!bsri_span_make(&s, BSR_ARG_ROUTING, r->status, 8, 1, &one, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, 1);
+    return bsri_check_span(c, &set, &s, 1, BSRI_WRITE, 0);
+}
+BSRI_CUDA_PART(bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r))
+BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r,
+                                 const bsr_exec *exec) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_call c;
+    bsr_status status = BSR_OK;
+    int64_t at, lost, need = 0, *counts;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_ROUTE, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_route(&c, experts, r));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_route(&c, experts, r));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    at = bsri_cut(&cuts, r->experts, 8);
+    BSRI_TRY(bsri_cuts_get(&c, &cuts, &scratch));
+    counts = bsri_cut_i64(&scratch, at), lost = bsri_moe_count(experts, r, counts, &need);
+    if (lost >= 0)
+        status = bsri_fail_wanted(&c, BSR_ITEM_MOE_EXPERT, BSR_ARG_EXPERTS, lost, bsri_moe_choice(experts, r->slots, lost),
+                                  r->experts - 1);
+    else if (need > r->rows && !r->status)
+        status = bsri_fail(&c, BSR_ITEM_MOE_CAPACITY, BSR_ARG_ROUTING, bsri_moe_place(experts, r, counts, 0), need);
+    if (status == BSR_OK) {
+        lost = bsri_moe_place(experts, r, counts, 1);
+        if (r->status) *r->status = lost < 0 ? 0 : bsri_status_word(BSR_ARG_ROUTING, BSR_ITEM_MOE_CAPACITY, lost);
+    }
+    bsri_scratch_end(&c, &scratch);
+    return status;
+}
+
+/* --- topology --- */
+
+/* m's sizes are the routing's. */
+static bsr_status bsri_check_moe_matrix(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
+    int64_t blocks;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    if (m->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
+    if (m->flags) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_MATRIX, -1, (int64_t)m->flags);
+    if (m->rows != r->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, m->rows, r->rows);
+    if (m->block_rows != r->block_rows)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, m->block_rows, r->block_rows);
+    if (r->experts ? bsri_block_cols(m) % r->experts != 0 : m->cols != 0)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, m->cols,
+                                r->experts ? bsri_ceil_div(bsri_block_cols(m), r->experts) * r->experts * m->block_cols : 0);
+    blocks = bsri_block_rows(m);
+    if (!bsri_mul(blocks, r->experts ? bsri_block_cols(m) / r->experts : 0, &blocks) || blocks > INT64_MAX / 8)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, blocks);
+    return BSR_OK;
+}
+static bsri_moe_pattern bsri_moe_pattern_of(const bsr_moe_routing *r, const bsr_matrix *m) {
+    bsri_moe_pattern p;
+    memset(&p, 0, sizeof p);
+    p.offsets = r->offsets, p.experts = r->experts, p.block_rows = r->block_rows, p.lines = bsri_block_rows(m);
+    p.each = r->experts ? bsri_block_cols(m) / r->experts : 0, p.dtype = m->index_dtype;
+    return p;
+}
+/* One of m's index arrays, to be written. */
+static bsr_status bsri_check_moe_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, const void *data, int64_t n,
+                                       int item) {
+    const int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), one = 1;
+    bsri_span s;
+    if (!data) return n ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
+    BSRI_TRY(bsri_check_pointer(c, data, size, BSR_ARG_MATRIX));
+    if (!bsri_span_make(&s, BSR_ARG_MATRIX, data, size, 1, &n, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, n);
+    return bsri_check_span(c, set, &s, 1, BSRI_WRITE, 0);
+}
+static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
+    int64_t need;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing(c, r));
+    BSRI_TRY(bsri_check_moe_matrix(c, r, m));
+    need = bsri_block_rows(m) * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
+    if (!bsri_on_cuda(c)) need = r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    if (m->nnz < need) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, need);
+    BSRI_TRY(bsri_check_moe_array(c, &set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL));
+    return bsri_check_moe_array(c, &set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL);
+}
+BSRI_CUDA_PART(bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *p, const bsr_matrix *m, const bsri_view *v,
+               void *buffer))
+BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec) {
+    bsri_moe_pattern p;
+    bsri_call c;
+    int64_t i;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_TOPOLOGY, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_topology(&c, r, m));
+    p = bsri_moe_pattern_of(r, m), p.crow = m->crow_indices, p.col = m->col_indices;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    m->transposed_index = m->schedule = NULL;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL));
+    if (!p.lines) bsri_set_index(p.crow, p.dtype, 0, 0);
+    for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
+    m->nnz = bsri_moe_line(&p, p.experts) * p.each;
+    return BSR_OK;
+}
+/* What the index asks for: the routing, its pattern, a buffer of `need` bytes. */
+static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                      uint64_t bytes, int64_t need) {
+    bsri_spans set;
+    int64_t blocks;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
+    blocks = bsri_on_cuda(c) ? m->nnz
+                             : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    return bsri_check_view_buffer(c, &set, buffer, bytes, need);
+}
+BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                            uint64_t bytes, const bsr_exec *exec) {
+    bsri_moe_pattern p;
+    bsri_view v;
+    bsri_call c;
+    int64_t i;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_TOPOLOGY, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_routing(&c, r));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_matrix(&c, r, m));
+    if (!bsri_transposed_layout(m, &v)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_view(&c, r, m, buffer, bytes, v.bytes));
+    p = bsri_moe_pattern_of(r, m), p.room = m->nnz;
+    p.ccol = (char *)buffer + v.at[BSRI_CCOL], p.row = (char *)buffer + v.at[BSRI_ROW];
+    p.position = (char *)buffer + v.at[BSRI_POSITION];
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer));
+    memset(buffer, 0, (size_t)v.bytes);
+    bsri_transposed_header(m, (int64_t *)buffer);
+    for (i = 0; i <= bsri_block_cols(m); i++) bsri_set_index(p.ccol, p.dtype, i, bsri_moe_column(&p, i));
+    for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
+    return BSR_OK;
+}
+BSRI_SELDOM_END
+
+/* --- rows to experts and back --- */
+
+/* Rows of a routing that are moved: x's to out's, or summed. */
+typedef struct bsri_moe_rows_job {
+    const bsr_moe_routing *r;
+    const bsr_dense *x, *dy, *weights, *input, *out; /* weights, input null: absent */
+    double beta;
+    int32_t isa, compute;
+} bsri_moe_rows_job;
+#define BSRI_MOE_CHUNK 512 /* elements that are held at once */
+
+static double bsri_moe_weight(const bsri_moe_rows_job *j, int64_t token, int64_t slot) {
+    const bsr_dense *w = j->weights;
+    return w ? bsri_load_f64(w->data, w->dtype, token * w->row_stride + slot * w->col_stride) : 1.0;
+}
+static void bsri_moe_load(const bsri_moe_rows_job *j, const bsr_dense *d, int64_t row, int64_t col, int64_t n, void *to) {
+    const int64_t cs = d->cols == 1 ? 0 : d->col_stride, at = (d->rows == 1 ? 0 : row * d->row_stride) + col * cs;
+    bsri_row_load(j->isa, j->compute, to, bsri_at(d->data, d->dtype, at), d->dtype, cs, n); /* an input may repeat */
+}
+static void bsri_moe_store(const bsri_moe_rows_job *j, int64_t row, int64_t col, int64_t n, const void *from) {
+    const bsr_dense *d = j->out;
+    bsri_row_store(j->isa, j->compute, bsri_at(d->data, d->dtype, row * d->row_stride + col * d->col_stride), d->dtype,
+                   d->col_stride, from, n);
+}
+static void bsri_moe_gather_row(void *arg, int64_t row) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    const int64_t slot = j->r->slot_of[row], token = slot < 0 ? 0 : bsri_divide(slot, j->r->slots);
+    const double weight = slot < 0 ? 0.0 : bsri_moe_weight(j, token, slot - token * j->r->slots);
+    double v[BSRI_MOE_CHUNK];
+    int64_t col, n;
+    for (col = 0; col < j->out->cols; col += n) {
+        n = bsri_min(BSRI_MOE_CHUNK, j->out->cols - col);
+        if (slot < 0) memset(v, 0, sizeof v);
+        else bsri_moe_load(j, j->x, token, col, n, v);
+        if (slot >= 0 && j->weights) bsri_row_scale(j->isa, j->compute, v, n, weight);
+        bsri_moe_store(j, row, col, n, v);
+    }
+}
+static void bsri_moe_scatter_row(void *arg, int64_t token) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    const int32_t *row = j->r->row_of + token * j->r->slots;
+    double sum[BSRI_MOE_CHUNK], v[BSRI_MOE_CHUNK];
+    int64_t col, n, k;
+    for (col = 0; col < j->out->cols; col += n) {
+        n = bsri_min(BSRI_MOE_CHUNK, j->out->cols - col);
+        memset(sum, 0, sizeof sum);
+        if (j->beta != 0) {
+            bsri_moe_load(j, j->input, token, col, n, sum);
+            bsri_row_scale(j->isa, j->compute, sum, n, j->beta);
+        }
+        for (k = 0; k < j->r->slots; k++) {
+            if (row[k] < 0) continue;
+            bsri_moe_load(j, j->x, row[k], col, n, v);
+            bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, sum, v, bsri_moe_weight(j, token, k), n);
+        }
+        bsri_moe_store(j, token, col, n, sum);
+    }
+}
+static void bsri_moe_weights_row(void *arg, int64_t token) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    double x[BSRI_MOE_CHUNK], dy[BSRI_MOE_CHUNK], sum;
+    int64_t col, n, k;
+    for (k = 0; k < j->r->slots; k++) {
+        const int64_t row = j->r->row_of[token * j->r->slots + k];
+        for (sum = 0, col = 0; row >= 0 && col < j->x->cols; col += n) {
+            n = bsri_min(BSRI_MOE_CHUNK, j->x->cols - col);
+            bsri_moe_load(j, j->x, row, col, n, x), bsri_moe_load(j, j->dy, token, col, n, dy);
+            sum += bsri_row_dot(j->isa, j->compute, x, dy, n);
+        }
+        bsri_row_set(j->compute, x, 0, sum);
+        bsri_moe_store(j, token, k, 1, x);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+/* A call's operands, in the order in which they are checked; x [x_rows x H], out [out_rows x out_cols]. */
+static bsr_status bsri_check_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j, bsri_spans *set, int64_t x_rows, int64_t h,
+                                      int64_t out_rows, int64_t out_cols) {
+    const bsri_batch none = bsri_batch_none();
+    const bsr_moe_routing *r = j->r;
+    BSRI_TRY(bsri_check_moe_dense(c, set, j->x, BSR_ARG_X, BSRI_FLOATS, x_rows, h, BSRI_READ, 0));
+    if (j->dy) BSRI_TRY(bsri_check_moe_dense(c, set, j->dy, BSR_ARG_DY, BSRI_FLOATS, r->tokens, h, BSRI_READ, 0));
+    if (j->weights)
+        BSRI_TRY(bsri_check_moe_dense(c, set, j->weights, BSR_ARG_WEIGHTS, BSRI_FLOATS, r->tokens, r->slots, BSRI_READ, 0));
+    if (j->beta != 0 && !j->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (j->beta != 0)
+        BSRI_TRY(bsri_check_repeated(c, set, j->input, BSR_ARG_INPUT, BSRI_FLOATS, out_rows, out_cols, &none));
+    BSRI_TRY(bsri_check_row_of(c, set, r));
+    return bsri_check_moe_dense(c, set, j->out, BSR_ARG_OUT, BSRI_FLOATS, out_rows, out_cols, BSRI_WRITE,
+                                BSRI_MAY_BE(BSR_ARG_INPUT));
+}
+static int bsri_moe_compute(const bsri_call *c, const bsri_moe_rows_job *j) {
+    const bsr_dense *all[5];
+    int i;
+    all[0] = j->x, all[1] = j->dy, all[2] = j->weights, all[3] = j->beta != 0 ? j->input : NULL, all[4] = j->out;
+    for (i = 0; i < 5; i++)
+        if (all[i] && all[i]->dtype == BSR_F64) return BSR_F64;
+    return c->flags & BSR_EXEC_ACCUMULATE_F64 ? BSR_F64 : BSR_F32;
+}
+BSRI_CUDA_PART(bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j))
+/* moved: elements that each row touches. */
+static bsr_status bsri_moe_rows_start(const bsri_call *c, bsri_moe_rows_job *j, void (*each)(void *arg, int64_t i), int64_t rows,
+                                      int64_t moved) {
+    bsr_plan plan = bsri_plan_default(c);
+    int stop;
+    j->compute = bsri_moe_compute(c, j);
+    if (BSRI_HAS_F64 == 0 && bsri_on_cuda(c) && j->compute == BSR_F64)
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    BSRI_CUDA_RETURN(c, bsri_cuda_moe_rows(c, j));
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (stop) return BSR_OK;
+    j->isa = bsri_isa_base(plan.kernel);
+    bsri_for_each(c, rows, bsri_work_ns(2.0 * (double)rows * (double)moved, (double)rows * (double)moved, (double)rows), each, j);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x, const bsr_dense *weights,
+                                  const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_GATHER, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.weights = weights, j.out = out;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_routing_array(&c, &set, r->slot_of, r->rows, BSRI_READ));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->tokens, x ? x->cols : 0, r->rows, x ? x->cols : 0));
+        BSRI_TRY(bsri_check_routing_content(&c, r->slot_of, r->rows, r->tokens * r->slots, BSR_ITEM_MOE_SLOT_OF));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols);
+}
+BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
+                                   const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_SCATTER, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.weights = weights, j.input = input, j.beta = beta, j.out = out;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, x ? x->cols : 0));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots);
+}
+BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
+                                           const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_WEIGHT_GRADIENT, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.dy = dy, j.out = out;
+    if (bsri_checking(&c)) {
+        if (!dy) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_DY, -1, 0);
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, r->slots));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots);
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>layout-masks: blocks that attention layouts keep                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -16242,6 +17035,33 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t share;
 } bsri_dev_wgmma_sampled;
 
+/* Blocks of few rows beside weights, gated units: bsri_grouped_wgmma. A tile is 128 columns of a stored block; stages are 64
+   products deep; a band: block rows whose tiles are near each other. */
+enum {
+    BSRI_GROUPED_DEPTH = 64,
+    BSRI_GROUPED_COLS = 128,
+    BSRI_GROUPED_BOX = 8192,
+    BSRI_GROUPED_STAGES = 12,
+    BSRI_GROUPED_BAND = 16
+};
+typedef struct bsri_dev_grouped_out {
+    char *values; /* null: not wanted */
+    int64_t strides[3];
+} bsri_dev_grouped_out;
+typedef struct bsri_dev_grouped {
+    bsri_tma_map weights, up, few;   /* up: of gated units, the second factor's; few: the rows */
+    const void *crow, *col;
+    int32_t dt, lines;               /* block rows */
+    int32_t rows, parts;             /* of a block; tiles of a stored block */
+    int32_t steps, inner;            /* stages of a tile; columns of a block */
+    int32_t across, plain;           /* the weights' columns are contiguous, not what is multiplied; out's rows are pieces of
+                                        16 bytes of the operands' type */
+    int32_t stages, stage_bytes, few_bytes, load_bytes; /* bytes of a stage, of its rows, of what is loaded */
+    int32_t activation, dtype;       /* of gated units; of what is stored */
+    bsri_dev_grouped_out out[3];     /* out; of gated units gate_out, up_out */
+    bsri_dev_sampled sampled;
+} bsri_dev_grouped;
+
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
    such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
    along M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do
@@ -16665,6 +17485,15 @@ template <class T, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_sampl
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
+/* N: columns of a warpgroup; SPLIT: both have the same rows. */
+template <class T, bool GATED_, bool SPLIT_> struct bsri_grouped_tile_of : bsri_tile {
+    typedef T type;
+    static constexpr bool GATED = GATED_, SPLIT = SPLIT_;
+    static constexpr int BOXES = GATED ? 4 : 2, N = 64 * BOXES / (SPLIT ? 2 : 1);
+    static constexpr int ROWS = SPLIT ? 64 : 128, COLS = BSRI_GROUPED_COLS, STAGES = BSRI_GROUPED_STAGES, THREADS = 384,
+                         SHARED = 216 * 1024;
+};
+
 /* Packed rows of type T, by pieces of 16 bytes, in f32. */
 template <bool BACKWARD_, bool BIASED_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef T type;
@@ -16764,6 +17593,8 @@ enum {
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SAMPLED_GATHER,
     BSRI_FOR_SAMPLED_PROMOTED,
+    BSRI_FOR_GROUPED, /* blocks of few rows beside weights: sampled products; */
+    BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
@@ -16997,6 +17828,10 @@ enum {
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
+#define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
+    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                     \
+    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                   \
+    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>)
 #define BSRI_KERNELS_PACKED_OF(X, name, n, D, of, ...) \
     X(SOFTMAX_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                \
@@ -17103,6 +17938,9 @@ enum {
     BSRI_KERNELS_SAMPLED(X, F8, bsri_mma_f8, 246, 351)                                           \
     X(SAMPLED_PROMOTED_F8, 352, SAMPLED_PROMOTED, WGMMA, F8, 64, SAMPLED_WGMMA, bsri_sampled_wgmma, \
       bsri_sampled_wgmma_tile<bsri_mma_f8, true>)))                                              \
+    BSRI_WHEN(BSRI_HAS_MOE, BSRI_WHEN(BSRI_HAS_SAMPLED,                                          \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GROUPED(X, BF16, bsri_mma_bf16, 770))                  \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773))))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
     BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X))
@@ -17175,6 +18013,25 @@ enum {
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
     X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
     X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)) \
+    BSRI_WHEN(BSRI_HAS_MOE,                                  \
+    X(MOE_ROUTE_FEW, 780, bsri_moe_route_few)                \
+    X(MOE_ROUTE_COUNT, 781, bsri_moe_route_count)            \
+    X(MOE_ROUTE_SUM, 782, bsri_moe_route_sum)                \
+    X(MOE_ROUTE_PLACE, 783, bsri_moe_route_place)            \
+    X(MOE_FILL_PATTERN, 784, bsri_moe_fill_pattern)          \
+    X(MOE_GATHER_16, 785, bsri_moe_gather_rows<2, float>)    \
+    X(MOE_GATHER_32, 786, bsri_moe_gather_rows<4, float>)    \
+    X(MOE_GATHER_ANY, 787, bsri_moe_gather_rows<0, float>)   \
+    X(MOE_SCATTER_16, 788, bsri_moe_scatter_rows<2, float>)  \
+    X(MOE_SCATTER_32, 789, bsri_moe_scatter_rows<4, float>)  \
+    X(MOE_SCATTER_ANY, 790, bsri_moe_scatter_rows<0, float>) \
+    X(MOE_WEIGHTS_16, 791, bsri_moe_weight_dots<2, float>)   \
+    X(MOE_WEIGHTS_32, 792, bsri_moe_weight_dots<4, float>)   \
+    X(MOE_WEIGHTS_ANY, 793, bsri_moe_weight_dots<0, float>)  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(MOE_GATHER_F64, 794, bsri_moe_gather_rows<0, double>)  \
+    X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
+    X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -19591,6 +20448,107 @@ static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-grouped: blocks of few rows beside weights, gated units: choice, parameters        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What keeps the kernel from running weights w [K x columns] beside block rows of `rows`. */
+static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int compute, int dtype,
+                                int64_t tiles, int gated) {
+    const int64_t rows = m->block_rows;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < bsri_grouped_tile_of<bsri_mma_bf16, true, true>::SHARED + 10 * 1024) return BSR_WHY_SHARED;
+    if (!bsri_is_half(dtype) || w->dtype != dtype || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (m->flags & BSR_MATRIX_RAGGED || m->batch_dims || w->batch_dims) return BSR_WHY_BATCH;
+    if ((rows != 16 && rows != 32 && rows != 64 && !(gated && rows == 128)) || m->block_cols % BSRI_GROUPED_COLS)
+        return BSR_WHY_BLOCK;
+    if (!bsri_mma_layout(w) || !w->rows) return BSR_WHY_DENSE;
+    return bsri_max(bsri_max(m->nnz, tiles), bsri_max(w->rows, bsri_max(w->cols, m->rows))) >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* Weights that are read, of which `distinct` bytes are not the same, at the rate of memory; all that is loaded, at the L2's;
+   products, at that of tensor cores: the longest of them, and a launch. */
+static double bsri_grouped_ns(const bsr_context *ctx, double tiles, double steps, double rows, double distinct, int gated) {
+    const double weights = 2.0 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS * (gated ? 2 : 1);
+    const double loaded = tiles * steps * (weights + 2.0 * BSRI_GROUPED_DEPTH * rows);
+    const double busy = (double)bsri_min(ctx->sm_count, (int64_t)tiles + 1);
+    const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / busy;
+    const double memory = distinct * bsri_costs_memory / 0.85, l2 = loaded / 8000.0, products = clocks / 1.5;
+    return 3000.0 + (memory > l2 ? memory > products ? memory : products : l2 > products ? l2 : products);
+}
+static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int rows, int gated,
+                             bsri_choice *c, bsri_dev_grouped *g) {
+    g->crow = m->crow_indices, g->col = m->col_indices, g->dt = m->index_dtype, g->lines = (int32_t)bsri_block_rows(m);
+    g->rows = rows, g->inner = (int32_t)m->block_cols, g->across = bsri_mma_layout(w) == 1;
+    g->few_bytes = rows * BSRI_GROUPED_DEPTH * 2;
+    g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 4 : 2) * BSRI_GROUPED_BOX;
+    g->stages = bsri_min(BSRI_GROUPED_STAGES, c->shared / g->stage_bytes);
+    c->shared = g->stages * g->stage_bytes, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
+    (void)ctx, c->pdl = 1;
+}
+BSRI_TENSOR_MAPS(bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across))
+BSRI_TENSOR_MAPS(bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows))
+
+/* mat1's rows, weights of every stored block. */
+static int bsri_grouped_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *w, int compute,
+                                        int gated) {
+    const int64_t parts = bsri_ceil_div(p->out.block_cols, BSRI_GROUPED_COLS);
+    const int why = bsri_grouped_refuses(ctx, &p->out, w, compute, p->mat1.dtype, p->out.nnz * parts, gated);
+    if (why) return why;
+    if (p->whole.count != 1 || p->items != 1 || p->reduce != 1 || p->mat1.batch_dims) return BSR_WHY_BATCH;
+    return bsri_mma_layout(&p->mat1) != 1 || p->alpha == 0.0 ? BSR_WHY_DENSE : 0;
+}
+static double bsri_grouped_sampled_ns(const bsr_context *ctx, const bsri_dev_sampled *p, int gated) {
+    const double parts = (double)(p->out.block_cols / BSRI_GROUPED_COLS);
+    const double used = 1.0 - bsri_none_of(bsri_density(&p->out), bsri_block_rows(&p->out));
+    return bsri_grouped_ns(ctx, (double)p->out.nnz * parts, (double)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH),
+                           (double)p->out.block_rows,
+                           2.0 * used * (double)p->mat1.cols * (double)p->out.cols * (gated ? 2 : 1), gated);
+}
+static bsri_estimate bsri_grouped_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                   int compute, const bsr_plan *) {
+    const bsri_dev_sampled *const p = f->stored;
+    bsri_estimate e = bsri_estimate_none(bsri_grouped_sampled_refuses(ctx, p, &p->mat2, compute, 0));
+    if (e.why) return e;
+    e.tile_rows = (int32_t)p->out.block_rows, e.tile_cols = BSRI_GROUPED_COLS, e.split = 1, e.kind = BSRI_COSTS_NONE;
+    e.ns = bsri_grouped_sampled_ns(ctx, p, 0);
+    return e;
+}
+/* p, its weights, and with `more` the other ones. */
+static bsri_choice bsri_grouped_choose_of(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *weights,
+                                          const bsr_dense *more, bsri_dev_grouped *g) {
+    const int rows = (int)p->out.block_rows;
+    bsri_wanted w = bsri_want(more ? BSRI_FOR_GATED : BSRI_FOR_GROUPED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    w.rows = rows > 64 ? 128 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(g, 0, sizeof *g);
+    bsri_grouped_set(ctx, &p->out, weights, rows, more != NULL, &c, g);
+    g->sampled = *p, g->dtype = p->out.dtype, g->parts = (int32_t)(p->out.block_cols / BSRI_GROUPED_COLS);
+    g->steps = (int32_t)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH);
+    g->out[0].values = (char *)p->out.values, memcpy(g->out[0].strides, p->o_strides, sizeof p->o_strides);
+    if (!bsri_grouped_weights(ctx, &g->weights, weights, g->across)) return bsri_no(BSR_WHY_DENSE);
+    if (more && (bsri_mma_layout(more) != bsri_mma_layout(weights) || !bsri_grouped_weights(ctx, &g->up, more, g->across)))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_grouped_few(ctx, &g->few, &p->mat1, rows)) return bsri_no(BSR_WHY_DENSE);
+    c.grid = bsri_min(ctx->sm_count, p->out.nnz * g->parts);
+    return c;
+}
+/* What gated units store: themselves, and what may be null. */
+static void bsri_grouped_outs(bsri_dev_grouped *g, int activation, int dtype, const bsr_matrix *const all[3]) {
+    int i, k;
+    g->activation = activation, g->plain = g->dtype == dtype;
+    for (i = 0; i < 3; i++) {
+        if (!all[i]) continue;
+        g->out[i].values = (char *)all[i]->values, bsri_value_strides(all[i], g->out[i].strides);
+        g->plain &= g->out[i].strides[2] == 1 && (uintptr_t)all[i]->values % 16 == 0;
+        for (k = 0; k < 2; k++) g->plain &= g->out[i].strides[k] % 8 == 0;
+    }
+}
+static bsri_choice bsri_grouped_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                               const bsr_plan *, const bsri_estimate *, bsri_dev_grouped *g) {
+    return bsri_grouped_choose_of(ctx, f->stored, &f->stored->mat2, NULL, g);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -19996,9 +20954,12 @@ typedef union bsri_sampled_params {
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
     bsri_dev_sampled_gather gather;
+    bsri_dev_grouped grouped;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled,
+                   grouped),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
@@ -20643,6 +21604,34 @@ typedef struct bsri_dev_reduce {
     int32_t across;                /* outputs are next to each other in memory, else elements of one */
     int32_t team, reserved;        /* threads that join the parts of an output: 1 or 256 */
 } bsri_dev_reduce;
+#endif
+
+#if BSRI_HAS_MOE
+/* bsr_moe_route: experts of n slots in chunks; hist [experts][chunks], totals and starts (rows, were there room) of experts. */
+#define BSRI_MOE_WINDOW 1024 /* experts that a CTA counts at a time */
+#define BSRI_MOE_FEW 4096    /* slots that one CTA sorts alone */
+#define BSRI_MOE_CLEARED 32  /* rows that a CTA looks at */
+typedef struct bsri_dev_moe_route {
+    bsr_dense experts;
+    int32_t *counts, *offsets, *row_of, *slot_of, *hist, *totals;
+    int64_t *starts;
+    uint64_t *status;
+    int64_t n, slots, count, rows, block_rows, chunk, chunks; /* count: experts */
+    int32_t packed, operand, operand_experts, item_full, item_expert, reserved; /* packed: slot i stands at i */
+} bsri_dev_moe_route;
+typedef struct bsri_dev_moe_pattern {
+    bsri_moe_pattern p;
+    int64_t *header, head[BSRI_VIEW_HEADER / 8];
+    int64_t nnz, columns;
+} bsri_dev_moe_pattern;
+/* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
+typedef struct bsri_dev_moe_rows {
+    const int32_t *row_of, *slot_of;
+    bsr_dense x, dy, weights, input, out; /* data null: absent */
+    int64_t tokens, slots, rows, pieces, work, token_work;
+    double beta;
+    int32_t lane_bits, reserved;
+} bsri_dev_moe_rows;
 #endif
 
 #include "bsrsparse_kernels.cuh"
@@ -22695,6 +23684,202 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
     return bsri_cuda_reduce_run<float>(c, p, along);
 }
 #endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gated: gated units on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One kernel, or none that takes it. */
+static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev_grouped *m, bsri_asking *a) {
+    const bsri_sampled *gate = &g->job[1], *up = &g->job[0];
+    const bsr_matrix *const all[3] = {g->out, g->gate_out, g->up_out};
+    bsr_tune_row none;
+    bsri_dev_sampled p;
+    int why;
+    memset(&none, 0, sizeof none), memset(&p, 0, sizeof p);
+    p.out = *g->out, p.mat1 = *gate->mat1, p.mat2 = *gate->mat2, p.alpha = 1.0, p.view = bsri_view_of(1, 1);
+    bsri_value_strides(g->out, p.o_strides);
+    p.whole = gate->batch, p.out_batch = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
+    why = bsri_grouped_sampled_refuses(c->ctx, &p, gate->mat2, gate->compute, 1);
+    if (!why) why = bsri_grouped_refuses(c->ctx, &p.out, up->mat2, up->compute, p.mat1.dtype, p.out.nnz, 1);
+    bsri_ask(c, &none, a);
+    if (why) return a->s.refused[BSRI_TIER_WGMMA] = why, 0;
+    if (!bsri_wants(&a->s, BSRI_TIER_WGMMA)) return 0;
+    bsri_offer(&a->s, BSRI_TIER_WGMMA, bsri_grouped_choose_of(c->ctx, &p, gate->mat2, up->mat2, m));
+    if (!a->s.best.kernel) return 0;
+    bsri_grouped_outs(m, g->function.function, p.mat1.dtype, all);
+    return 1;
+}
+#if !BSRI_HAS_CUDA_MAPS
+static bsr_status bsri_cuda_gated_apart(const bsri_call *c, bsri_gated *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+/* The matrix that takes the products with gate: gate_out, or one at the start of the workspace. */
+static bsr_status bsri_cuda_gated_room(const bsri_call *c, const bsri_gated *g, bsr_matrix *m, int64_t *bytes) {
+    int64_t n = g->out->block_rows * g->out->block_cols;
+    int i;
+    *bytes = 0, *m = g->gate_out ? *g->gate_out : *g->out;
+    if (g->gate_out) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(n, m->nnz, &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) { /* items of one values array, ragged ones, go on sharing it */
+        if (!m->values_batch_stride[i]) continue;
+        m->values_batch_stride[i] = n;
+        if (!bsri_mul(n, m->batch[i], &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    }
+    if (n > (INT64_MAX - 127) / 8) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    *bytes = bsri_ceil_div(n * (int64_t)bsr_dtype_size(m->dtype), 128) * 128;
+    m->values = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
+    return BSR_OK;
+}
+/* Two sampled products and a map, which are planned before any of them runs. */
+static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
+    bsr_exec exec = *call->exec;
+    bsri_call c = *call;
+    bsr_matrix gate;
+    bsr_tune_row none;
+    bsr_plan plan, one;
+    bsri_map join;
+    int64_t bytes;
+    int i, stop;
+    BSRI_TRY(bsri_cuda_gated_room(call, g, &gate, &bytes));
+    memset(&none, 0, sizeof none);
+    if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)
+        exec.workspace = (char *)exec.workspace + bytes, exec.workspace_bytes -= (uint64_t)bytes;
+    else if (bytes) exec.workspace = NULL, exec.workspace_bytes = 0;
+    c.exec = &exec, g->job[1].out = &gate, plan = bsri_plan_default(call);
+    for (i = 0; i < 2; i++) {
+        one = bsri_plan_default(call);
+        BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &one, BSRI_PLAN_ONLY));
+        plan = i ? bsri_plan_both(&plan, &one) : one;
+    }
+    plan.workspace_bytes += (uint64_t)bytes;
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    if (stop) return BSR_OK;
+    for (i = 0; i < 2; i++) BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &plan, BSRI_RUN_ONLY));
+    memset(&join, 0, sizeof join);
+    g->function.combine = BSR_COMBINE_MUL, g->function.flags = BSR_MAP_AFTER, exec.plan = NULL;
+    join.x = &gate, join.y = g->job[0].out, join.out = g->out, join.options = &g->function, join.alpha = join.beta = 1.0;
+    bsri_map_prepare(&c, &join);
+    return bsri_cuda_map(&c, &join);
+}
+#endif
+static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {
+    bsr_plan plan = bsri_plan_default(c);
+    bsr_tune_row none;
+    bsri_dev_grouped m;
+    bsri_asking a;
+    if (!g->out->nnz || !g->out->rows || !g->job[0].batch.count) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    memset(&none, 0, sizeof none);
+    if (bsri_cuda_gated_ask(c, g, &m, &a)) return bsri_cuda_start(c, &a, &none, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    return bsri_cuda_gated_apart(c, g);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-moe: mixtures of experts on the CUDA backend                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_MOE
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *, const bsr_moe_routing *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *, const bsr_matrix *, const bsri_view *,
+                                        void *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r) {
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_moe_route p;
+    int64_t at[3];
+    int stop, few;
+    memset(&p, 0, sizeof p);
+    p.experts = *experts, p.counts = r->counts, p.offsets = r->offsets, p.row_of = r->row_of, p.slot_of = r->slot_of;
+    p.status = r->status, p.n = r->tokens * r->slots, p.slots = r->slots, p.count = r->experts, p.rows = r->rows;
+    p.block_rows = r->block_rows, p.operand = BSR_ARG_ROUTING, p.operand_experts = BSR_ARG_EXPERTS;
+    p.item_full = BSR_ITEM_MOE_CAPACITY, p.item_expert = BSR_ITEM_MOE_EXPERT;
+    p.packed = (experts->cols == 1 || experts->col_stride == 1) && (experts->rows == 1 || experts->row_stride == r->slots);
+    few = p.n <= BSRI_MOE_FEW && p.count <= BSRI_MOE_WINDOW && p.rows <= 16 * BSRI_MOE_FEW;
+    /* whole steps of each warp; some twenty of them where there are as many chunks as multiprocessors */
+    p.chunk = few ? bsri_max(1, p.n) : bsri_max(2048, bsri_ceil_div(p.n, c->ctx->sm_count));
+    p.chunk = bsri_ceil_div(p.chunk, BSRI_CTA) * BSRI_CTA;
+    p.chunks = bsri_max(1, bsri_ceil_div(p.n, p.chunk));
+    if (!few) {
+        int64_t all = 0;
+        if (!bsri_mul(p.count, p.chunks, &all)) cuts.overflow = 1;
+        at[0] = bsri_cut(&cuts, all, 4), at[1] = bsri_cut(&cuts, p.count, 4), at[2] = bsri_cut(&cuts, p.count, 8);
+        p.hist = (int32_t *)((char *)c->exec->workspace + at[0]), p.totals = (int32_t *)((char *)c->exec->workspace + at[1]);
+        p.starts = (int64_t *)((char *)c->exec->workspace + at[2]);
+    }
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    if (few) {
+        BSRI_CUDA_NEXT(c, bsri_moe_route_few, p, 1, BSRI_CTA);
+        return BSR_OK;
+    }
+    BSRI_CUDA_NEXT(c, bsri_moe_route_count, p, p.chunks, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_sum, p, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_place, p, p.chunks, BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *pattern, const bsr_matrix *m,
+                                        const bsri_view *v, void *buffer) {
+    bsri_dev_moe_pattern p;
+    int64_t work;
+    memset(&p, 0, sizeof p);
+    p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
+    if (v) bsri_transposed_header(m, p.head);
+    work = bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS);
+    if (v) work = bsri_max(work, bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA));
+    BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
+    return BSR_OK;
+}
+/* Rows of pieces of eight elements, aligned. */
+static int bsri_cuda_moe_pieces(const bsr_dense *d) {
+    const int64_t unit = bsr_dtype_size(d->dtype) == 2 ? 8 : 4;
+    return (d->cols == 1 || d->col_stride == 1) && d->cols % 8 == 0 && (d->rows == 1 || d->row_stride % unit == 0) &&
+           (uintptr_t)d->data % 16 == 0;
+}
+template <int BYTES, class F>
+static bsr_status bsri_cuda_moe_move(const bsri_call *c, const bsri_moe_rows_job *j, const bsri_dev_moe_rows &p) {
+    if (c->op == BSR_OP_MOE_GATHER) BSRI_CUDA_NEXT(c, (bsri_moe_gather_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else if (c->op == BSR_OP_MOE_SCATTER) BSRI_CUDA_NEXT(c, (bsri_moe_scatter_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_moe_weight_dots<BYTES, F>), p, bsri_ceil_div(p.tokens, BSRI_CTA_WARPS), BSRI_CTA);
+    return (void)j, BSR_OK;
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j) {
+    const int size = (int)bsr_dtype_size(j->x->dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_dev_moe_rows p;
+    int stop, pieces;
+    if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    memset(&p, 0, sizeof p);
+    p.row_of = j->r->row_of, p.slot_of = j->r->slot_of, p.x = *j->x, p.out = *j->out;
+    bsri_dense_set(&p.dy, j->dy), bsri_dense_set(&p.weights, j->weights);
+    if (j->beta != 0) bsri_dense_set(&p.input, j->input);
+    p.tokens = j->r->tokens, p.slots = j->r->slots, p.rows = j->r->rows, p.beta = j->beta;
+    /* both of one type where two are read; the weights' gradient stores numbers one by one */
+    pieces = j->compute == BSR_F32 && size <= 4 && bsri_cuda_moe_pieces(j->x) &&
+             (j->dy ? j->dy->dtype == j->x->dtype && bsri_cuda_moe_pieces(j->dy) : 1);
+    plan.reason = pieces ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = pieces ? 8 : 1;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    p.pieces = pieces ? j->x->cols / 8 : j->x->cols;
+    while (p.lane_bits < 8 && (INT64_C(1) << p.lane_bits) < p.pieces) p.lane_bits++;
+    p.token_work = p.work = bsri_ceil_div(p.tokens, BSRI_CTA >> p.lane_bits);
+    if (c->op == BSR_OP_MOE_GATHER) p.work += bsri_ceil_div(p.rows, BSRI_MOE_CLEARED);
+    if (stop || (c->op != BSR_OP_MOE_WEIGHT_GRADIENT && !p.pieces) || !p.tokens + !p.rows == 2) return BSR_OK;
+#if BSRI_HAS_F64
+    if (j->compute == BSR_F64) return bsri_cuda_moe_move<0, double>(c, j, p);
+#endif
+    if (pieces && size == 2) return bsri_cuda_moe_move<2, float>(c, j, p);
+    return pieces ? bsri_cuda_moe_move<4, float>(c, j, p) : bsri_cuda_moe_move<0, float>(c, j, p);
+}
+#endif
 #endif /* BSRI_CUDA */
 extern "C" {
 #endif /* BSRI_CHOOSERS */
@@ -24278,6 +25463,13 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_CHAIN_MM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
+        case BSR_OP_SAMPLED_GATED:
+            return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype) && bsri_is_one_of(BSRI_REALS, out_dtype);
+        case BSR_OP_MOE_ROUTE:
+        case BSR_OP_MOE_TOPOLOGY: return BSRI_HAS_MOE;
+        case BSR_OP_MOE_GATHER:
+        case BSR_OP_MOE_SCATTER:
+        case BSR_OP_MOE_WEIGHT_GRADIENT: return BSRI_HAS_MOE && is_float && to_float;
         case BSR_OP_MATMUL:
         case BSR_OP_MATMUL_BACKWARD: return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SOFTMAX: return BSRI_HAS_ROWS && same_or_f32;

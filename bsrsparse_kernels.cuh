@@ -33,6 +33,7 @@
      conv-alone              depthwise convolutions and their data gradients
      conv-mma                convolutions and data gradients by mma.sync
      conv-weights-mma        weight gradients of convolutions by mma.sync
+     grouped-wgmma           weights beside few rows of each block, by wgmma: sampled products, gated units
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
@@ -55,6 +56,7 @@
      device-indices          index arrays that are looked at before an operation
      device-draw             random patterns and layouts, pruning
      device-entries          from CSR and COO; scatter indices
+     device-moe              routing, patterns of experts, rows to experts and back
      kernel-table            functions of instances; loading them
 
    WORDS, where the field has none, or several
@@ -8808,6 +8810,330 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>grouped-wgmma: weights beside few rows of each block, by wgmma: sampled products, gated units */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What a multiplying warp wants to know of a tile: its stored block (-1: there are no more), which 128 columns of that. */
+struct bsri_grouped_tile {
+    int32_t block, part;
+};
+struct bsri_grouped_storage {
+    uint64_t full[BSRI_GROUPED_STAGES], empty[BSRI_GROUPED_STAGES];
+    bsri_grouped_tile tile[BSRI_GROUPED_STAGES + 1]; /* a warp holds one, and may be as many behind as there are stages */
+};
+/* The fetching warp's tile. low: a block row that is not behind those of the tiles to come. */
+struct bsri_grouped_place {
+    int32_t line, block, part, col, low;
+};
+/* The first block row from `low` on that ends behind block p. Warps look at 32 rows together: those that are near, then all. */
+__device__ __forceinline__ int32_t bsri_grouped_line(const bsri_dev_grouped &m, int32_t p, int32_t low) {
+    const int lane = threadIdx.x & 31;
+    int32_t high = m.lines - 1; /* the answer is in [low, high] */
+    for (int32_t step = 1; low < high; step = (high - low + 32) / 32) {
+        const int32_t at = bsri_min(low + (lane + 1) * step - 1, high);
+        const uint32_t behind = __ballot_sync(~0u, at == high || bsri_dev_index(m.crow, m.dt, at + 1) > p);
+        const int first = behind ? __ffs((int)behind) - 1 : 32;
+        if (first < 32) high = bsri_min(low + (first + 1) * step - 1, high);
+        low += first * step;
+    }
+    return bsri_min(low, m.lines - 1);
+}
+/* Bands of block rows whose blocks are equally many go block column by block column, so that CTAs which are at work together read
+   the same weights: those of a long row are more than the L2 holds. Block p of row `line` becomes another one of its band. */
+__device__ __forceinline__ void bsri_grouped_band(const bsri_dev_grouped &m, int32_t p, int32_t &line, int32_t &block) {
+    const int lane = threadIdx.x & 31;
+    const int32_t top = line / BSRI_GROUPED_BAND * BSRI_GROUPED_BAND;
+    const int32_t at = bsri_dev_index(m.crow, m.dt, bsri_min(top + bsri_min(lane, BSRI_GROUPED_BAND), m.lines));
+    const int32_t length = __shfl_down_sync(~0u, at, 1) - at, first = __shfl_sync(~0u, at, 0), each = __shfl_sync(~0u, length, 0);
+    const uint32_t alike = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length == each);
+    const uint32_t others = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length != each && length != 0);
+    const int32_t rows = __popc(alike), q = p - first;
+    block = p;
+    if (others || (alike & (alike + 1)) || each < 1) return; /* rows without blocks may come after them */
+    line = top + q % rows, block = first + q % rows * each + q / rows;
+}
+/* Tile t; low: as in a place. */
+__device__ __forceinline__ bsri_grouped_place bsri_grouped_find(const bsri_dev_grouped &m, int32_t t, int32_t low) {
+    const int32_t p = (int32_t)((uint32_t)t / (uint32_t)m.parts);
+    bsri_grouped_place place;
+    place.part = t - p * m.parts;
+    place.low = place.line = bsri_grouped_line(m, p, low);
+    bsri_grouped_band(m, p, place.line, place.block);
+    place.col = bsri_dev_index(m.col, m.dt, place.block);
+    return place;
+}
+/* One warp fetches: rows and weights of 64 products at a time. The next tile is looked up while this one's last stages are on
+   their way. */
+template <class L>
+__device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
+    const int32_t count = bsri_dev_index(m.crow, m.dt, m.lines) * m.parts;
+    const int32_t look = bsri_min(bsri_min(m.stages, 4), m.steps) - 1;
+    int32_t stage = 0, slot = 0;
+    uint32_t phase = 1;
+    bsri_grouped_place place = {0, 0, 0, 0, 0}, next = place;
+    if ((int32_t)blockIdx.x < count) place = bsri_grouped_find(m, blockIdx.x, 0);
+    for (int32_t t = blockIdx.x;; t += (int32_t)gridDim.x, place = next) {
+        const bool last = t >= count;
+        const int32_t first = place.col * m.inner + place.part * BSRI_GROUPED_COLS;
+        if (threadIdx.x == 0) s.tile[slot].block = last ? -1 : place.block, s.tile[slot].part = place.part;
+        for (int32_t i = 0; i < (last ? 1 : m.steps); i++) {
+            const uint32_t at = base + stage * m.stage_bytes, barrier = full + 8 * stage;
+            bsri_mbarrier_wait(empty + 8 * stage, phase);
+            __syncwarp(); /* all have seen it, before its next phase can begin */
+            if (bsri_elect_one()) {
+                const int32_t k = i * BSRI_GROUPED_DEPTH;
+                if (last) {
+                    bsri_mbarrier_arrive(barrier);
+                } else {
+                    bsri_mbarrier_expect_tx(barrier, m.load_bytes);
+                    bsri_tma_load(at, &m.few, barrier, k, place.line * m.rows);
+#pragma unroll
+                    for (int box = 0; box < L::BOXES; box++) {
+                        const bsri_tma_map *map = L::GATED && box % 2 ? &m.up : &m.weights;
+                        const int32_t cols = first + box / (L::BOXES / 2) * (BSRI_GROUPED_COLS / 2);
+                        bsri_tma_load(at + m.few_bytes + box * BSRI_GROUPED_BOX, map, barrier, m.across ? cols : k,
+                                      m.across ? k : cols);
+                    }
+                }
+            }
+            if (++stage == m.stages) stage = 0, phase ^= 1;
+            if (i == look && !last && t + (int32_t)gridDim.x < count)
+                next = bsri_grouped_find(m, t + (int32_t)gridDim.x, place.low);
+        }
+        if (last) return;
+        slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1;
+    }
+}
+/* A tile's products: 64 rows, L::N columns for each warpgroup. ACROSS: the weights' columns are contiguous. */
+template <class L, int ACROSS>
+__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few,
+                                                      uint32_t weights, int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
+    typedef typename L::type T;
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
+    constexpr uint64_t rows = bsri_wgmma_desc_bits(128, 0), columns = bsri_wgmma_desc_bits(128, ACROSS ? BSRI_GROUPED_BOX : 0);
+    int32_t before = 0, i = 0;
+#pragma unroll 1
+    do { /* there is one at least; the first product is not added to what is there */
+        const uint32_t at = stage * m.stage_bytes;
+        const uint64_t x = rows | (few + at) >> 4, w = columns | (weights + at) >> 4;
+        bsri_mbarrier_wait(full + 8 * stage, phase);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BSRI_GROUPED_DEPTH / 16; k++)
+            bsri_wgmma<T, L::N, 0, ACROSS>::ss(sum, x + 2 * k, w + k * (ACROSS ? 2048 >> 4 : 2), k ? 1 : i);
+        bsri_wgmma_commit();
+        if (i) { /* one stage stays under way */
+            bsri_wgmma_wait<1>();
+            if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
+        }
+        before = stage;
+        if (++stage == m.stages) stage = 0, phase ^= 1;
+    } while (++i < m.steps);
+    bsri_wgmma_wait<0>();
+    bsri_wgmma_done(sum);
+    if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
+}
+/* Eight neighbours of row `row` of a stored block, from `col` on. */
+__device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &to, int dtype, int32_t block, int32_t row,
+                                                   int32_t col, const float (&v)[8]) {
+    bsri_dev_operand o;
+    o.data = to.values, o.dtype = dtype;
+    bsri_dev_store8(o, block * to.strides[0] + row * to.strides[1] + col * to.strides[2], to.strides[2], 8, v);
+}
+/* Sums of 32 columns: lane t of four has two neighbours of each of four groups of eight; it gets the whole of group t. */
+__device__ __forceinline__ void bsri_grouped_row(float (&v)[8], const float *d, int half) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = half ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
+    bsri_wgmma_quad<float, 2>(v);
+}
+template <class T> __device__ __forceinline__ void bsri_grouped_round(float (&v)[8], int dtype) { /* as T stores them */
+    if (dtype == BSR_F32) return;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x[2];
+        bsri_dev_dtype<T::DTYPE>::unpack(x, bsri_pack<T>(v[2 * i], v[2 * i + 1])), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+    }
+}
+/* Gated units of 32 columns, two rows of each lane, where all that is stored is T's, in aligned rows: pairs of columns are joined,
+   rounded and then exchanged. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
+                                                  int32_t row, int32_t col) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t g[4], u[4], y[4];
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            g[i] = bsri_pack<T>(gate[i * 4 + 2 * h], gate[i * 4 + 2 * h + 1]), u[i] = bsri_pack<T>(up[i * 4 + 2 * h], up[i * 4 + 2 * h + 1]);
+            bsri_dev_dtype<T::DTYPE>::unpack(x, g[i]), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+        }
+        bsri_dev_activate(v, m.activation);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, u[i]), y[i] = bsri_pack<T>(v[2 * i] * x[0], v[2 * i + 1] * x[1]);
+        }
+        const bool inside = row + 8 * h < m.rows;
+#pragma unroll
+        for (int o = 0; o < 3; o++) {
+            const bsri_dev_grouped_out &to = m.out[o];
+            uint32_t(&w)[4] = o == 0 ? y : o == 1 ? g : u;
+            if (!to.values) continue;
+            bsri_wgmma_quad<uint32_t, 1>(w);
+            if (inside)
+                *(uint4 *)((uint16_t *)to.values + block * to.strides[0] + (row + 8 * h) * to.strides[1] + col) =
+                    make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    }
+}
+/* The same of any type and stride. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
+                                                      int32_t row, int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float g[8], u[8];
+        bsri_grouped_row(g, gate, h), bsri_grouped_row(u, up, h);
+        bsri_grouped_round<T>(g, m.dtype), bsri_grouped_round<T>(u, m.dtype);
+        const bool inside = row + 8 * h < m.rows;
+        if (inside && m.out[1].values) bsri_grouped_store(m.out[1], m.dtype, block, row + 8 * h, col, g);
+        if (inside && m.out[2].values) bsri_grouped_store(m.out[2], m.dtype, block, row + 8 * h, col, u);
+        bsri_dev_activate(g, m.activation);
+#pragma unroll
+        for (int i = 0; i < 8; i++) g[i] *= u[i];
+        if (inside) bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, g);
+    }
+}
+/* 32 columns of a sampled product. */
+__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const float *sum, int32_t block, int32_t row, int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float v[8];
+        bsri_grouped_row(v, sum, h);
+        if (row + 8 * h >= m.rows) continue;
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] *= (float)m.sampled.alpha;
+        bsri_sampled_add(m.sampled, bsri_sampled_input(m.sampled, 0), v, block, row + 8 * h, col);
+        bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, v);
+    }
+}
+/* A warpgroup's sums to where they belong. first: its first column in the tile. */
+template <class L>
+__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, const bsri_grouped_tile &tile,
+                                                    float (&sum)[L::N / 2], int32_t row, int32_t first) {
+    typedef typename L::type T;
+    const int32_t strip = row & ~15; /* the warp's 16 rows: absent where blocks have fewer */
+    int32_t col = tile.part * BSRI_GROUPED_COLS + first + threadIdx.x % 4 * 8;
+    if (strip >= m.rows) return;
+    row += threadIdx.x % 32 / 4;
+#pragma unroll 1
+    for (int part = 0; part < L::N / (L::GATED ? 64 : 32); part++, col += 32) { /* once in the code */
+        if constexpr (L::GATED) { /* 64 columns of gate, then 64 of up */
+            if (m.plain) bsri_grouped_join<T>(m, sum, sum + 32, tile.block, row, col);
+            else bsri_grouped_join_any<T>(m, sum, sum + 32, tile.block, row, col);
+        } else {
+            bsri_grouped_put(m, sum, tile.block, row, col);
+        }
+#pragma unroll
+        for (int i = 0; i + 16 < L::N / 2; i++) sum[i] = sum[i + 16]; /* the next 32 columns come to the front */
+        if (L::N == 256 && part % 2) {
+#pragma unroll
+            for (int i = 0; i + 32 < L::N / 2; i++) sum[i] = sum[i + 32];
+        }
+    }
+}
+template <class L>
+__device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
+    const int32_t group = threadIdx.x / 128 - 1, row = (L::SPLIT ? 0 : group * 64) + threadIdx.x / 32 % 4 * 16;
+    int32_t stage = 0, slot = 0;
+    uint32_t phase = 0;
+    base = bsri_wgmma_desc_address(base);
+    const uint32_t few = base + (L::SPLIT ? 0 : group * BSRI_GROUPED_BOX);
+    const uint32_t weights = base + m.few_bytes + (L::SPLIT ? group * (L::BOXES / 2) * BSRI_GROUPED_BOX : 0);
+    for (;; slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1) {
+        float sum[L::N / 2];
+        bsri_mbarrier_wait(bsri_smem_address(&s.full[stage]), phase);
+        const bsri_grouped_tile tile = s.tile[slot];
+        if (tile.block < 0) return;
+#pragma unroll
+        for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(sum[i]);
+        if (m.across) bsri_grouped_mainloop<L, 1>(m, s, few, weights, stage, phase, sum);
+        else bsri_grouped_mainloop<L, 0>(m, s, few, weights, stage, phase, sum);
+        bsri_grouped_finish<L>(m, tile, sum, row, L::SPLIT ? group * 64 : 0);
+    }
+}
+#endif
+/* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights, as
+   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: mat1's rows of a stored block
+   beside the weights of 128 of its columns. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond them
+   makes rows of sums that nobody looks at.
+
+   Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply (232 registers). L::SPLIT: each
+   has 64 of the columns, of gate and of up; else (blocks of 128 rows) 64 of the rows.
+
+   Shared memory:
+     dynamic:  m.stages stages of m.stage_bytes, multiples of 1 KB; a stage is 64 products deep, lines of 128 bytes, swizzled:
+       0             the block's rows, m.few_bytes
+       m.few_bytes   boxes of 64 columns, 8 KB each: the weights' first and second 64; of gated units gate's first, up's first,
+                     gate's second, up's second, so that a warpgroup's columns stand side by side
+     static:   bsri_grouped_storage
+
+   barrier       count  arrives                                              waits                 phase
+   full[stage]   1      the fetching warp, expect_tx of all boxes            multiplying threads   round of the ring
+   empty[stage]  8      lane 0 of each multiplying warp: products done       the fetching warp     round + 1
+
+   Sums: as wgmma has them (see bsri_product_wgmma), L::N columns; of gated units 64 of gate, then the same 64 of up.
+
+   Order: 1. The fetching warp writes a tile down in slot n of STAGES + 1, then loads its stages; whoever waits for the first of
+             them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written again.
+          2. Multiplying warps: for each stage products, and the stage before is given back.
+          3. Epilogue: 32 columns at a time, eight neighbours of a row in each lane. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid_constant__ bsri_dev_grouped m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_grouped_storage s;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if (threadIdx.x < (unsigned)m.stages) {
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 8);
+        bsri_mbarrier_init_fence();
+    } else if (threadIdx.x == 383) {
+        bsri_tma_prefetch(&m.weights), bsri_tma_prefetch(&m.few);
+        if (L::GATED) bsri_tma_prefetch(&m.up);
+    }
+    bsri_pdl_wait();
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        bsri_setmaxnreg_dec<40>();
+        if (threadIdx.x < 32) bsri_grouped_produce<L>(m, s, base);
+    } else {
+        bsri_setmaxnreg_inc<232>();
+        bsri_grouped_consume<L>(m, s, base);
+    }
+#endif
+}
+
+/* Weights [K x columns]: boxes of 64 by 64. Few rows: mat1's. */
+static int bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across) {
+    const int64_t size[2] = {across ? w->cols : w->rows, across ? w->rows : w->cols};
+    const int64_t stride[1] = {2 * (across ? w->row_stride : w->col_stride)};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, BSRI_GROUPED_DEPTH};
+    return bsri_tensor_map(ctx, map, w->dtype, w->data, 2, size, stride, box, 128, 1);
+}
+static int bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows) {
+    const int64_t size[2] = {x->cols, x->rows}, stride[1] = {bsri_max(16, 2 * x->row_stride)};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, rows};
+    return bsri_tensor_map(ctx, map, x->dtype, x->data, 2, size, stride, box, 128, 0);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>device-scores: maxima, exponentials, what is added to scores or forbids them                 */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -15870,6 +16196,365 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     if (b.format == BSR_SCATTER_STRIDED && !b.n) last = 0;
     b.array[BSRI_C][b.need[BSRI_C] - 1] = last;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-moe: routing, patterns of experts, rows to experts and back                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if BSRI_HAS_MOE
+/* --- routing: a stable counting sort of slots by expert; a CTA has `chunk` slots, each of its warps a part of them --- */
+
+/* The expert of slot i: -1 where it has none, or names none that there is. */
+__device__ __forceinline__ int32_t bsri_moe_choice(const bsri_dev_moe_route &p, int64_t i) {
+    int64_t at = i;
+    if (!p.packed) {
+        const int64_t token = (int64_t)((uint32_t)i / (uint32_t)p.slots);
+        at = token * p.experts.row_stride + (i - token * p.slots) * p.experts.col_stride;
+    }
+    const int64_t e = bsri_index(p.experts.data, p.experts.dtype, at);
+    return e < 0 || e >= p.count ? -1 : (int32_t)e;
+}
+/* Goes through this warp's slots of chunk c, in order: see(slot, expert inside the window or -1, lanes before this one of the same
+   expert, whether it is the first of them, how many they are). */
+template <class F> __device__ __forceinline__ void bsri_moe_walk(const bsri_dev_moe_route &p, int64_t c, int64_t window, const F &see) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int64_t part = p.chunk / BSRI_CTA_WARPS, first = c * p.chunk + warp * part, end = bsri_min(first + part, p.n);
+    for (int64_t i = first; i < end; i += 32) {
+        const int64_t slot = i + lane;
+        const int32_t e = slot < end ? bsri_moe_choice(p, slot) - (int32_t)window : -1;
+        const int32_t inside = e >= 0 && e < BSRI_MOE_WINDOW ? e : -1;
+        const uint32_t same = __match_any_sync(~0u, inside), before = same & ((1u << lane) - 1);
+        see(slot, slot < end ? inside : -1, __popc(before), before == 0, __popc(same));
+        __syncwarp();
+    }
+}
+/* How many slots each warp of chunk c has of each expert of a window. */
+__device__ __forceinline__ void bsri_moe_count_warps(const bsri_dev_moe_route &p, int64_t c, int64_t window,
+                                                     int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW]) {
+    for (int i = threadIdx.x; i < BSRI_CTA_WARPS * BSRI_MOE_WINDOW; i += BSRI_CTA) (&count[0][0])[i] = 0;
+    __syncthreads();
+    int32_t *mine = count[threadIdx.x / 32];
+    bsri_moe_walk(p, c, window, [&](int64_t, int32_t e, int, bool first, int n) {
+        if (e >= 0 && first) mine[e] += n;
+    });
+    __syncthreads();
+}
+/* Experts [from, from + n) start one behind the other: offsets, counts, and with `start` the row of each one's first slot. Needs
+   are at most 2^31 - 1 rows by far: of each expert fewer than its slots and a block. total: slots of expert e. */
+template <class T> static __device__ void bsri_moe_offsets(const bsri_dev_moe_route &p, int64_t threads, const T &total, int64_t *start) {
+    __shared__ int64_t part[33];
+    int64_t before = 0, all;
+    for (int64_t from = 0; from < p.count; from += threads) {
+        const int64_t e = from + threadIdx.x, n = e < p.count ? total(e) : 0;
+        const int64_t padded = (int64_t)bsri_ceil_div(n, p.block_rows) * p.block_rows;
+        const int64_t at = before + bsri_dev_block_before(padded, part, &all);
+        if (e < p.count) {
+            const int64_t first = bsri_min(at, p.rows), end = bsri_min(at + padded, p.rows);
+            p.offsets[e] = (int32_t)first, p.counts[e] = (int32_t)bsri_min(n, end - first);
+            if (start) start[e] = at;
+        }
+        before += all;
+    }
+    if (threadIdx.x == 0) p.offsets[p.count] = (int32_t)bsri_min(before, p.rows);
+}
+/* Gives the slots of chunk c their rows; base(e): the row of the chunk's first slot of expert e. */
+template <class T> __device__ __forceinline__ void bsri_moe_place(const bsri_dev_moe_route &p, int64_t c, int64_t window,
+                                                                  int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW], const T &base) {
+    for (int e = threadIdx.x; e < BSRI_MOE_WINDOW && window + e < p.count; e += BSRI_CTA) {
+        int64_t at = base(window + e);
+#pragma unroll
+        for (int w = 0; w < BSRI_CTA_WARPS; w++) {
+            const int32_t n = count[w][e];
+            count[w][e] = (int32_t)bsri_min(at, INT32_MAX), at += n;
+        }
+    }
+    __syncthreads();
+    int32_t *mine = count[threadIdx.x / 32];
+    bsri_moe_walk(p, c, window, [&](int64_t slot, int32_t e, int before, bool first, int n) {
+        const int64_t at = e >= 0 ? (int64_t)mine[e] + before : 0;
+        __syncwarp();
+        if (e < 0) return;
+        if (first) mine[e] = (int32_t)bsri_min((int64_t)mine[e] + n, INT32_MAX);
+        const bool fits = at < p.rows && at < (int64_t)p.offsets[window + e] + p.counts[window + e];
+        p.row_of[slot] = fits ? (int32_t)at : -1;
+        if (fits) p.slot_of[at] = (int32_t)slot;
+        else if (p.status) atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand, p.item_full, slot));
+    });
+    __syncthreads();
+}
+/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given away. */
+__device__ __forceinline__ void bsri_moe_clear(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
+    for (int64_t i = thread; i < p.rows; i += threads) p.slot_of[i] = -1;
+    for (int64_t i = thread; i < p.n; i += threads) p.row_of[i] = -1;
+}
+__device__ __forceinline__ void bsri_moe_tell(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
+    for (int64_t i = thread; i < p.n && p.status; i += threads) {
+        int64_t at = i;
+        if (!p.packed) {
+            const int64_t token = (int64_t)((uint32_t)i / (uint32_t)p.slots);
+            at = token * p.experts.row_stride + (i - token * p.slots) * p.experts.col_stride;
+        }
+        if (bsri_index(p.experts.data, p.experts.dtype, at) >= p.count)
+            atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand_experts, p.item_expert, i));
+    }
+}
+/* Few slots, one window of experts: one CTA does all. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_few(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    __shared__ int64_t start[BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (blockIdx.x) return;
+    bsri_moe_clear(p, threadIdx.x, BSRI_CTA);
+    if (threadIdx.x == 0 && p.status) *p.status = 0;
+    bsri_moe_count_warps(p, 0, 0, count);
+    bsri_moe_offsets(
+        p, BSRI_CTA,
+        [&](int64_t e) {
+            int64_t n = 0;
+            for (int w = 0; w < BSRI_CTA_WARPS; w++) n += count[w][e];
+            return n;
+        },
+        start);
+    __syncthreads();
+    bsri_moe_place(p, 0, 0, count, [&](int64_t e) { return start[e]; });
+    bsri_moe_tell(p, threadIdx.x, BSRI_CTA);
+}
+/* Many: each chunk counts; one CTA adds up; each chunk places. In the workspace [expert][chunk], counts that become rows. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_count(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    bsri_moe_clear(p, blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, gridDim.x * (int64_t)BSRI_CTA);
+    if (blockIdx.x == 0 && threadIdx.x == 0 && p.status) *p.status = 0;
+    for (int64_t c = blockIdx.x; c < p.chunks; c += gridDim.x)
+        for (int64_t window = 0; window < p.count; window += BSRI_MOE_WINDOW) {
+            bsri_moe_count_warps(p, c, window, count);
+            for (int e = threadIdx.x; e < BSRI_MOE_WINDOW && window + e < p.count; e += BSRI_CTA) {
+                int32_t n = 0;
+#pragma unroll
+                for (int w = 0; w < BSRI_CTA_WARPS; w++) n += count[w][e];
+                p.hist[(window + e) * p.chunks + c] = n;
+            }
+            __syncthreads();
+        }
+}
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_moe_route_sum(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (blockIdx.x) return;
+    const int lane = threadIdx.x & 31;
+    for (int64_t e = threadIdx.x / 32; e < p.count; e += BSRI_CTA_WIDE / 32) { /* chunks' counts become slots before each */
+        int32_t *mine = p.hist + e * p.chunks, before = 0;
+        for (int64_t c = 0; c < p.chunks; c += 32) {
+            const int32_t n = c + lane < p.chunks ? mine[c + lane] : 0, upto = bsri_dev_warp_sum(n);
+            if (c + lane < p.chunks) mine[c + lane] = before + upto - n;
+            before += __shfl_sync(~0u, upto, 31);
+        }
+        if (lane == 0) p.totals[e] = before;
+    }
+    __syncthreads();
+    bsri_moe_offsets(p, BSRI_CTA_WIDE, [&](int64_t e) { return (int64_t)p.totals[e]; }, p.starts);
+}
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_place(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t c = blockIdx.x; c < p.chunks; c += gridDim.x)
+        for (int64_t window = 0; window < p.count; window += BSRI_MOE_WINDOW) {
+            bsri_moe_count_warps(p, c, window, count);
+            bsri_moe_place(p, c, window, count, [&](int64_t e) { return p.starts[e] + p.hist[e * p.chunks + c]; });
+        }
+    bsri_moe_tell(p, blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, gridDim.x * (int64_t)BSRI_CTA);
+}
+
+/* --- the pattern of a routing, and its transposed index: a warp has a block row --- */
+
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_fill_pattern(const __grid_constant__ bsri_dev_moe_pattern m BSRI_GATE) {
+    const bsri_moe_pattern &p = m.p;
+    const int64_t thread = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, threads = gridDim.x * (int64_t)BSRI_CTA;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (p.crow && thread == 0) bsri_set_index(p.crow, p.dtype, 0, 0);
+    for (int64_t i = thread / 32; i < p.lines; i += threads / 32) bsri_moe_row(&p, i, threadIdx.x & 31, 32);
+    if (!p.ccol) return;
+    if (thread < BSRI_VIEW_HEADER / 8) m.header[thread] = m.head[thread];
+    for (int64_t c = thread; c <= m.columns; c += threads) bsri_set_index(p.ccol, p.dtype, c, bsri_moe_column(&p, c));
+    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.nnz; q += threads) /* room to spare */
+        bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
+}
+
+/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single elements of any type --- */
+
+template <int BYTES, class F> struct bsri_moe_piece {
+    static constexpr int E = 8;
+    uint4 q[BYTES / 2];
+    __device__ __forceinline__ void load(const bsr_dense &d, int64_t row, int64_t piece) {
+        const uint4 *at = (const uint4 *)((const char *)d.data + (row * d.row_stride + piece * E) * BYTES);
+#pragma unroll
+        for (int i = 0; i < BYTES / 2; i++) q[i] = at[i];
+    }
+    __device__ __forceinline__ void numbers(F (&v)[E], int dtype) const {
+        if constexpr (BYTES == 2) {
+            const uint32_t w[4] = {q[0].x, q[0].y, q[0].z, q[0].w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float x[2];
+                bsri_dev_unpack(x, w[i], dtype), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                v[4 * i] = __uint_as_float(q[i].x), v[4 * i + 1] = __uint_as_float(q[i].y);
+                v[4 * i + 2] = __uint_as_float(q[i].z), v[4 * i + 3] = __uint_as_float(q[i].w);
+            }
+        }
+    }
+    static __device__ __forceinline__ void store(const bsr_dense &d, int64_t row, int64_t piece, const F (&v)[E]) {
+        bsri_dev_operand o;
+        o.data = (char *)d.data, o.dtype = d.dtype;
+        bsri_dev_store8(o, row * d.row_stride + piece * E * d.col_stride, d.col_stride, E, v);
+    }
+};
+template <class F> struct bsri_moe_piece<0, F> {
+    static constexpr int E = 1;
+    F x;
+    __device__ __forceinline__ void load(const bsr_dense &d, int64_t row, int64_t piece) {
+        x = bsri_dev_number<F>(d.data, d.dtype, row * d.row_stride + piece * d.col_stride);
+    }
+    __device__ __forceinline__ void numbers(F (&v)[E], int) const { v[0] = x; }
+    static __device__ __forceinline__ void store(const bsr_dense &d, int64_t row, int64_t piece, const F (&v)[E]) {
+        bsri_dev_store(d.data, d.dtype, row * d.row_stride + piece * d.col_stride, v[0]);
+    }
+};
+/* The slot's row, or -1; numbers that are no row's count as none. */
+__device__ __forceinline__ int64_t bsri_moe_row_of(const bsri_dev_moe_rows &p, int64_t token, int64_t k) {
+    const int32_t row = p.row_of[token * p.slots + k];
+    return row < 0 || row >= p.rows ? -1 : row;
+}
+template <class F> __device__ __forceinline__ F bsri_moe_weight(const bsri_dev_moe_rows &p, int64_t token, int64_t k) {
+    if (!p.weights.data) return F(1);
+    return bsri_dev_number<F>(p.weights.data, p.weights.dtype, token * p.weights.row_stride + k * p.weights.col_stride);
+}
+/* Tokens' rows go to all their experts, so that each is read once; the other CTAs clear rows without a token. */
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_gather_rows(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E;
+    const int lanes = 1 << p.lane_bits, lane = threadIdx.x & (lanes - 1), at_once = BSRI_CTA >> p.lane_bits;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        F v[E], y[E];
+        if (work < p.token_work) {
+            const int64_t token = work * at_once + (threadIdx.x >> p.lane_bits);
+            if (token >= p.tokens) continue;
+            for (int64_t c = lane; c < p.pieces; c += lanes) {
+                piece x;
+                x.load(p.x, token, c), x.numbers(v, p.x.dtype);
+                for (int64_t k = 0; k < p.slots; k++) {
+                    const int64_t row = bsri_moe_row_of(p, token, k);
+                    const F w = bsri_moe_weight<F>(p, token, k);
+                    if (row < 0) continue;
+#pragma unroll
+                    for (int i = 0; i < E; i++) y[i] = v[i] * w;
+                    piece::store(p.out, row, c, y);
+                }
+            }
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < E; i++) y[i] = 0;
+        const int64_t first = (work - p.token_work) * BSRI_MOE_CLEARED, mine = first + (threadIdx.x & 31);
+        const uint32_t empty = __ballot_sync(~0u, mine < p.rows && p.slot_of[mine < p.rows ? mine : 0] < 0);
+        for (uint32_t left = empty; left; left &= left - 1)
+            for (int64_t c = threadIdx.x; c < p.pieces; c += BSRI_CTA) piece::store(p.out, first + __ffs((int)left) - 1, c, y);
+    }
+}
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_scatter_rows(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E, AHEAD = 4; /* rows that are asked for together */
+    const int lanes = 1 << p.lane_bits, lane = threadIdx.x & (lanes - 1), at_once = BSRI_CTA >> p.lane_bits;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        const int64_t token = work * at_once + (threadIdx.x >> p.lane_bits);
+        if (token >= p.tokens) continue;
+        for (int64_t c = lane; c < p.pieces; c += lanes) {
+            F sum[E], v[E];
+#pragma unroll
+            for (int i = 0; i < E; i++) {
+                sum[i] = 0;
+                if (p.input.data) {
+                    const int64_t at = (p.input.rows == 1 ? 0 : token * p.input.row_stride) +
+                                       (p.input.cols == 1 ? 0 : (c * E + i) * p.input.col_stride);
+                    sum[i] = (F)p.beta * bsri_dev_number<F>(p.input.data, p.input.dtype, at);
+                }
+            }
+            for (int64_t k = 0; k < p.slots; k += AHEAD) {
+                piece x[AHEAD];
+                bool is[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    const int64_t row = k + a < p.slots ? bsri_moe_row_of(p, token, k + a) : -1;
+                    is[a] = row >= 0;
+                    if (is[a]) x[a].load(p.x, row, c);
+                }
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (!is[a]) continue;
+                    const F w = bsri_moe_weight<F>(p, token, k + a);
+                    x[a].numbers(v, p.x.dtype);
+#pragma unroll
+                    for (int i = 0; i < E; i++) sum[i] = fma(w, v[i], sum[i]);
+                }
+            }
+            piece::store(p.out, token, c, sum);
+        }
+    }
+}
+/* A warp has a token, and slots by fours. */
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_weight_dots(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E, AHEAD = 4;
+    const int lane = threadIdx.x & 31;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t token = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32; token < p.tokens;
+         token += gridDim.x * (int64_t)BSRI_CTA_WARPS)
+        for (int64_t k = 0; k < p.slots; k += AHEAD) {
+            F sum[AHEAD];
+            int64_t row[AHEAD];
+#pragma unroll
+            for (int a = 0; a < AHEAD; a++) sum[a] = 0, row[a] = k + a < p.slots ? bsri_moe_row_of(p, token, k + a) : -1;
+            for (int64_t c = lane; c < p.pieces; c += 32) {
+                F d[E], v[E];
+                piece dy, x[AHEAD];
+                dy.load(p.dy, token, c);
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (row[a] >= 0) x[a].load(p.x, row[a], c);
+                dy.numbers(d, p.dy.dtype);
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (row[a] < 0) continue;
+                    x[a].numbers(v, p.x.dtype);
+#pragma unroll
+                    for (int i = 0; i < E; i++) sum[a] = fma(v[i], d[i], sum[a]);
+                }
+            }
+#pragma unroll
+            for (int a = 0; a < AHEAD; a++) {
+#pragma unroll
+                for (int s = 16; s; s /= 2) sum[a] += __shfl_xor_sync(~0u, sum[a], s);
+                if (lane == a && k + a < p.slots)
+                    bsri_dev_store(p.out.data, p.out.dtype, token * p.out.row_stride + (k + a) * p.out.col_stride, sum[a]);
+            }
+        }
+}
+#endif
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>kernel-table: functions of instances; loading them                                          */

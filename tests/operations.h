@@ -31,7 +31,12 @@
     X(conv, BSR_OP_CONV, 1, 0, 1u << 8)                         \
     X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 1, 0, 1u << 6) \
     X(chain_mm, BSR_OP_CHAIN_MM, 1, 0, 1u << 4 | 1u << 10)      \
-    X(sampled_chain_mm, BSR_OP_SAMPLED_CHAIN_MM, 1, 0, 3u << 5 | 1u << 12)
+    X(sampled_chain_mm, BSR_OP_SAMPLED_CHAIN_MM, 1, 0, 3u << 5 | 1u << 12) \
+    X(sampled_gated, BSR_OP_SAMPLED_GATED, 1, 0, 7u << 4)       \
+    X(moe_route, BSR_OP_MOE_ROUTE, 0, 0, 1u << 1)               \
+    X(moe_gather, BSR_OP_MOE_GATHER, 0, 0, 1u << 3)             \
+    X(moe_scatter, BSR_OP_MOE_SCATTER, 0, 0, 1u << 5)           \
+    X(moe_weight_gradient, BSR_OP_MOE_WEIGHT_GRADIENT, 0, 0, 1u << 3)
 /* So does this one, whose operands come in an array. */
 #define T_SUMS(X) X(sum_mm, BSR_OP_SUM_MM, 1, 0, 1u << 5)
 /* They build a matrix, a view, a mask or lists. */
@@ -49,6 +54,8 @@
     X(build_transposed_index, BSR_OP_TRANSPOSED_INDEX, 0, 0, 1u << 1) \
     X(build_schedule, BSR_OP_SCHEDULE, 0, 0, 1u << 3)                 \
     X(layout_mask, BSR_OP_LAYOUT, 0, 0, 1u << 1)                      \
+    X(moe_topology, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 1)               \
+    X(moe_transposed_index, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 2)       \
     X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)
 #define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
 /* Those that the CUDA backend refuses as yet: its tests leave them out, or see that it does. */

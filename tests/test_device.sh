@@ -27,7 +27,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
     echo 'int main(void) { return 0; }' > "$w/probe.cpp"
     "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
-    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRI_CUDA_MAPS -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/maps_checks.cpp -o "$w/maps_checks" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"

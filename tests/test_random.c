@@ -8,6 +8,7 @@
 #include "operations.h"
 #include "ref_maps.h"
 #include "ref_conv.h"
+#include "ref_moe.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
 #define T_RANDOM_OPERATIONS T_ALL_OPERATIONS
@@ -958,6 +959,138 @@ static void random_layout_mask(int turn) {
         CHECK_INT(status, BSR_OK);
     }
     same_bytes("layout", mask[0], mask[1]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* mixtures of experts                                                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+static void random_sampled_gated(int turn) {
+    const int type = a_type(turn), to_f32 = type != BSR_F64 && bt_below(3) == 0;
+    const int out_type = type == BSR_I8 ? a_float(bt_below(3)) : to_f32 ? (int)BSR_F32 : type;
+    const int act = (int)bt_range(BSR_ACT_NONE, BSR_ACT_SILU), keeps = (int)bt_below(4);
+    const int along = bt_below(2) ? (int)ROW : (int)COL;
+    t_spec s = some_spec(type, FILL_SIGNED, 150);
+    bsr_matrix m, out, gate_out, up_out;
+    bsr_dense x, gate, up;
+    int64_t inner;
+    if (bt_below(2)) {
+        s.block_rows = one_of(16, 32, 64, 128), s.block_cols = 128;
+        s.r = bt_range(1, 3), s.c = 2, s.nnz = s.r * 2 - 1;
+    }
+    inner = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0, s.pattern_only = 1;
+    describe(&s, ""), bt_describe("to %s, inner size %d, function %d, kept %d", bsr_dtype_name(out_type), (int)inner, act, keeps);
+    m = t_matrix(&s), out = t_matrix_output(&m, out_type, some_blocks());
+    gate_out = t_matrix_output(&m, out_type, some_blocks()), up_out = t_matrix_output(&m, out_type, some_blocks());
+    x = t_random(type, m.rows, inner, easy ? (int)ROW : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    gate = t_random(type, inner, m.cols, easy ? along : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    up = t_random(type, inner, m.cols, easy ? along : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    {
+        const ref_array xv = ref_dense(&x), gv = ref_dense(&gate), uv = ref_dense(&up);
+        const ref_sum g = ref_mm(&xv, NULL, &gv, NULL, s.batch, s.batch), u = ref_mm(&xv, NULL, &uv, NULL, s.batch, s.batch);
+        EACH_WAY(out.values,
+                 (poison(gate_out.values), poison(up_out.values),
+                  bsr_sampled_gated(ctx, act, &x, &gate, &up, &out, keeps & 1 ? &gate_out : NULL, keeps & 2 ? &up_out : NULL, e)),
+                 (rm_check_gated("out", &out, &g, &u, act, ref_compute(type), 0),
+                  keeps & 1 ? rm_check_gated("gate_out", &gate_out, &g, &u, act, ref_compute(type), 1) : (void)0,
+                  keeps & 2 ? rm_check_gated("up_out", &up_out, &g, &u, act, ref_compute(type), 2) : (void)0));
+    }
+}
+/* Any router's choice, any capacity. */
+static routed some_routing(void) {
+    const int64_t tokens = bt_below(20) ? bt_range(1, bt_below(4) ? 60 : 1500) : 0, slots = bt_range(1, 8);
+    const int64_t experts = bt_range(1, bt_below(3) ? 12 : 300), block = bt_below(2) ? one_of(16, 32, 64, 128) : bt_range(1, 40);
+    const int64_t most = bsr_moe_rows(tokens, slots, experts, block);
+    const int64_t rows = bt_below(3) ? -1 : bt_below(most / block + 1) * block;
+    const int kind = (int)bt_below(KINDS);
+    bt_describe("%d tokens, %d slots, %d experts, blocks of %d, %d rows, kind %d", (int)tokens, (int)slots, (int)experts,
+                (int)block, (int)rows, kind);
+    return t_routing(tokens, slots, experts, block, rows, kind, bt_below(2) ? BSR_I32 : BSR_I64);
+}
+/* One that the CPU has made. */
+static int make_routing(routed *x) {
+    bsr_exec e = t_exec(0);
+    *x = some_routing();
+    if (!RUN_OK(T_ON_CPU(moe_route)(cpu(), &x->experts, &x->r, &e))) return 0;
+    rm_check_routing(x), t_routing_done(&x->r);
+    return 1;
+}
+static void random_moe_route(int turn) {
+    bsr_exec e = t_exec(0);
+    routed x = some_routing();
+    (void)turn;
+    if (RUN_OK(bsr_moe_route(t_any_context(), &x.experts, &x.r, &e))) rm_check_routing(&x);
+}
+static int64_t some_width(const routed *x) { /* the larger the routing is the fewer columns */
+    const int64_t n = easy ? 8 * bt_range(1, 40) : bt_range(0, 300), room = 100000 / (x->r.rows + x->r.tokens + 1);
+    return n <= room ? n : easy && room >= 8 ? room / 8 * 8 : room;
+}
+static void random_moe_gather(int turn) {
+    bsr_exec e = t_exec(0);
+    bsr_dense d, weights, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.tokens, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    weights = t_random(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(bt_below(2) ? d.dtype : a_float(bt_below(4)), x.r.rows, n, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_gather(t_any_context(), &x.r, &d, turn & 1 ? &weights : NULL, &out, &e)))
+        rm_check_gather(&x.r, &d, turn & 1 ? &weights : NULL, &out);
+}
+static void random_moe_scatter(int turn) {
+    const double beta = bt_below(2) ? 0 : bt_below(2) ? 1 : bt_uniform();
+    bsr_exec e = t_exec(0);
+    bsr_dense d, weights, input, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.rows, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    weights = t_random(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    input = t_random(a_float(bt_below(4)), bt_below(3) ? x.r.tokens : 1, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(bt_below(2) ? d.dtype : a_float(bt_below(4)), x.r.tokens, n, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_scatter(t_any_context(), beta, &input, &x.r, &d, turn & 1 ? &weights : NULL, &out, &e)))
+        rm_check_scatter(beta, &input, &x.r, &d, turn & 1 ? &weights : NULL, &out);
+}
+static void random_moe_weight_gradient(int turn) {
+    bsr_exec e = t_exec(0);
+    bsr_dense d, dy, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.rows, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    dy = t_random(a_float(bt_below(4)), x.r.tokens, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_weight_gradient(t_any_context(), &x.r, &d, &dy, &out, &e))) rm_check_weights(&x.r, &d, &dy, &out);
+}
+static void random_moe_topology(int turn) {
+    const int64_t each = bt_range(0, 6);
+    bsr_exec e = t_exec(0);
+    bsr_matrix m;
+    routed x;
+    (void)turn;
+    if (!make_routing(&x)) return;
+    m = rm_pattern(&x.r, each, bt_range(1, 4), BSR_I8, PACKED, bt_below(2) ? BSR_I32 : BSR_I64);
+    if (RUN_OK(bsr_moe_topology(t_any_context(), &x.r, &m, &e))) CHECK_INT(m.nnz, rm_check_topology(&x, &m, each));
+}
+static void random_moe_transposed_index(int turn) {
+    const int64_t each = bt_range(0, 6);
+    bsr_exec e = t_exec(0);
+    uint64_t bytes = 0;
+    void *view[2];
+    bsr_matrix m;
+    routed x;
+    (void)turn;
+    if (!make_routing(&x)) return;
+    m = rm_pattern(&x.r, each, 1, BSR_I8, PACKED, bt_below(2) ? BSR_I32 : BSR_I64);
+    if (!RUN_OK(T_ON_CPU(moe_topology)(cpu(), &x.r, &m, &e))) return;
+    if (bt_find(m.crow_indices)) bt_find(m.crow_indices)->output = 0;
+    if (bt_find(m.col_indices)) bt_find(m.col_indices)->output = 0;
+    if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes, &e))) return;
+    view[0] = bt_alloc((size_t)bytes, 64), view[1] = bt_alloc((size_t)bytes, 64);
+    bt_mark_output(view[0]), bt_mark_output(view[1]);
+    if (RUN_OK(T_ON_CPU(build_transposed_index)(cpu(), &m, view[1], bytes, &e)) &&
+        RUN_OK(bsr_moe_transposed_index(t_any_context(), &x.r, &m, view[0], bytes, &e)))
+        same_bytes("transposed index", view[0], view[1]);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -501,6 +501,85 @@ static bsr_status call_sampled_chain_mm(const bsr_context *ctx, const bsr_exec *
                                 maps && bt_below(2) ? &kept : NULL, &middle, 0, NULL, (double)bt_below(3), &c, NULL, &out, ex);
 }
 
+/* All or some of the three are written. */
+static bsr_status call_sampled_gated(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = dtype == BSR_I8 ? draw_float() : draw_result(dtype);
+    const int64_t few = PICK(16, 32, 64, 128), one = PICK(0, 1), br = one ? few : draw_block(), bc = one ? 128 : draw_block();
+    const int64_t rb = draw_blocks(), cb = draw_blocks(), k = PICK(0, 1, 7, 64, 125, 256, 4096);
+    const t_shape batch = one ? NO_BATCH : draw_batch();
+    const bsr_matrix out = matrix_of(rb, cb, br, bc, result, batch, 1);
+    const bsr_matrix gate_out = same_pattern(&out, result), up_out = same_pattern(&out, result);
+    const bsr_dense x = dense(out.rows, k, dtype, narrower(batch), 0);
+    const bsr_dense gate = dense(k, out.cols, dtype, narrower(batch), 0), up = dense(k, out.cols, dtype, narrower(batch), 0);
+    return bsr_sampled_gated(ctx, (int)bt_below(5), &x, &gate, &up, &out, bt_below(2) ? &gate_out : NULL,
+                             bt_below(2) ? &up_out : NULL, ex);
+}
+static bsr_moe_routing routing(int64_t block_rows) {
+    bsr_moe_routing r = BSR_ZERO;
+    int64_t most;
+    r.tokens = bt_below(8) ? PICK(1, 7, 128, 5000) : 0, r.slots = bt_range(1, 9), r.experts = bt_range(1, bt_below(2) ? 9 : 300);
+    if (huge) r.tokens = PICK(100000, 2000000);
+    r.block_rows = block_rows, most = bsr_moe_rows(r.tokens, r.slots, r.experts, block_rows);
+    r.rows = bt_below(3) ? most : bt_below(most / block_rows + 1) * block_rows;
+    r.counts = (int32_t *)device(r.experts, BSR_I32), r.offsets = (int32_t *)device(r.experts + 1, BSR_I32);
+    r.row_of = (int32_t *)device(r.tokens * r.slots, BSR_I32), r.slot_of = (int32_t *)device(r.rows, BSR_I32);
+    r.status = bt_below(2) ? (uint64_t *)device(1, BSR_I64) : NULL;
+    return r;
+}
+static bsr_status call_moe_route(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(bt_range(1, 200));
+    const bsr_dense experts = dense(r.tokens, r.slots, (int)PICK(BSR_I32, BSR_I64), NO_BATCH, 0);
+    return bsr_moe_route(ctx, &experts, &r, ex);
+}
+static int64_t draw_width(void) { return PICK(0, 1, 7, 64, 520, 2048, 5000); }
+static bsr_status call_moe_gather(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(bt_range(1, 200));
+    const int64_t n = draw_width();
+    const bsr_dense x = dense(r.tokens, n, draw_float(), NO_BATCH, 0), out = dense(r.rows, n, draw_float(), NO_BATCH, 1);
+    const bsr_dense weights = dense(r.tokens, r.slots, draw_float(), NO_BATCH, 0);
+    return bsr_moe_gather(ctx, &r, &x, bt_below(2) ? &weights : NULL, &out, ex);
+}
+static bsr_status call_moe_scatter(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(bt_range(1, 200));
+    const int64_t n = draw_width();
+    const bsr_dense x = dense(r.rows, n, draw_float(), NO_BATCH, 0), out = dense(r.tokens, n, draw_float(), NO_BATCH, 1);
+    const bsr_dense weights = dense(r.tokens, r.slots, draw_float(), NO_BATCH, 0);
+    const bsr_dense input = dense(bt_below(2) && r.tokens ? 1 : r.tokens, n, draw_float(), NO_BATCH, 0);
+    return bsr_moe_scatter(ctx, (double)bt_below(2), &input, &r, &x, bt_below(2) ? &weights : NULL, &out, ex);
+}
+static bsr_status call_moe_weight_gradient(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(bt_range(1, 200));
+    const int64_t n = draw_width();
+    const bsr_dense x = dense(r.rows, n, draw_float(), NO_BATCH, 0), dy = dense(r.tokens, n, draw_float(), NO_BATCH, 0);
+    const bsr_dense out = dense(r.tokens, r.slots, draw_float(), NO_BATCH, 1);
+    return bsr_moe_weight_gradient(ctx, &r, &x, &dy, &out, ex);
+}
+static bsr_matrix topology_of(const bsr_moe_routing *r) {
+    const int64_t each = bt_below(7), bc = draw_block(), nnz = r->rows / r->block_rows * each;
+    const int index = (int)PICK(BSR_I32, BSR_I64);
+    return bsr_matrix_make(r->rows, r->experts * each * bc, r->block_rows, bc, nnz,
+                           device(r->rows / r->block_rows + 1, index), device(nnz, index), index, NULL, BSR_BF16);
+}
+static bsr_status call_moe_topology(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(PICK(16, 32, 64, 128));
+    bsr_matrix m = topology_of(&r);
+    return bsr_moe_topology(ctx, &r, &m, ex);
+}
+static bsr_status call_moe_transposed_index(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_moe_routing r = routing(PICK(16, 32, 64, 128));
+    const bsr_matrix m = topology_of(&r);
+    uint64_t bytes = 0;
+    char *buffer;
+    bsr_exec size = *ex;
+    bsr_status status;
+    size.query = NULL, size.plan = NULL;
+    status = bsr_transposed_index_size(ctx, &m, &bytes, &size);
+    if (status) return status;
+    buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
+    buffer += (64 - (uintptr_t)buffer % 64) % 64;
+    return bsr_moe_transposed_index(ctx, &r, &m, buffer, bytes, ex);
+}
+
 static bsr_status call_validate(const bsr_context *ctx, const bsr_exec *ex) {
     const bsr_matrix m = matrix(draw_blocks(), draw_blocks(), draw_block(), draw_block(), draw_operand_dtype(), draw_batch());
     return bsr_validate(ctx, &m, ex);
@@ -1236,7 +1315,7 @@ TEST(checked_indices) {
                  {BSR_OP_SOFTMAX, 1}, {BSR_OP_SOFTMAX_BACKWARD, 1}, {BSR_OP_ATTENTION, 1}, {BSR_OP_VALIDATE, 1},
                  {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
                  {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
-                 {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}};
+                 {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}, {BSR_OP_SAMPLED_GATED, 1}};
     bsr_error error;
     bsr_context *ctx = create_on_hopper(&error);
     size_t i, k;

@@ -162,7 +162,12 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_VIEW_CONTENT:
         case BSR_ITEM_ROW_RANGE:
         case BSR_ITEM_INDICES_RANGE:
-        case BSR_ITEM_INDICES_DUPLICATE: return true;
+        case BSR_ITEM_INDICES_DUPLICATE:
+        case BSR_ITEM_MOE_EXPERT:
+        case BSR_ITEM_MOE_CAPACITY:
+        case BSR_ITEM_MOE_OFFSETS:
+        case BSR_ITEM_MOE_ROW_OF:
+        case BSR_ITEM_MOE_SLOT_OF: return true;
         default: return false;
     }
 }
@@ -230,6 +235,7 @@ struct gm_call {
     bsr_lengths lengths = BSR_ZERO;
     bsr_pages pages = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
+    bsr_moe_routing routing = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
         odd = gm.odd || bt.seed % 4 == 0;
@@ -304,6 +310,7 @@ struct gm_call {
         move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(routing.counts), move(routing.offsets), move(routing.row_of), move(routing.slot_of), move(routing.status);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -390,6 +397,19 @@ struct gm_call {
         indices.c_indices = list(x->c_indices, x->c_count, written), indices.r_offsets = list(x->r_offsets, x->r_count, written);
         indices.p_indices = list(x->p_indices, x->p_count, written), indices.q_indices = list(x->q_indices, x->q_count, written);
         return &indices;
+    }
+
+    /* written: by the operation that fills it. */
+    const bsr_moe_routing *map(const bsr_moe_routing *r, bool written = false) {
+        if (!r) return nullptr;
+        const auto array = [&](int32_t *p, __int128 count) {
+            return (int32_t *)place(p, count > 0 && count < 65536 ? (int64_t)count * 4 : 0, written, false, true);
+        };
+        routing = *r;
+        routing.counts = array(r->counts, r->experts), routing.offsets = array(r->offsets, (__int128)r->experts + 1);
+        routing.row_of = array(r->row_of, (__int128)r->tokens * r->slots), routing.slot_of = array(r->slot_of, r->rows);
+        routing.status = (uint64_t *)place(r->status, 8, written, false, true);
+        return &routing;
     }
 
     void upload() {
@@ -852,6 +872,22 @@ TF bsr_status gm_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int
         true, GM_HOST { return bsr_build_schedule(c, m, group, transposed, buffer, bytes, e); },
         GM_HOST { return bsr_build_schedule(c, dm, group, transposed, db, bytes, e); });
 }
+TF bsr_status gm_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_moe_topology", ctx, exec);
+    auto dr = g.map(r);
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_moe_topology(c, r, t, e); }, GM_TARGET { return bsr_moe_topology(c, dr, t, e); });
+}
+TF bsr_status gm_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                      uint64_t bytes, const bsr_exec *exec) {
+    gm_call g("bsr_moe_transposed_index", ctx, exec);
+    auto dr = g.map(r);
+    auto dm = g.map(m);
+    void *db = g.place(buffer, gm_view_bytes(bytes), true);
+    return g.run(
+        true, GM_HOST { return bsr_moe_transposed_index(c, r, m, buffer, bytes, e); },
+        GM_HOST { return bsr_moe_transposed_index(c, dr, dm, db, bytes, e); });
+}
 TF bsr_status gm_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
     gm_call g("bsr_layout_mask", ctx, exec);
     int64_t bytes = layout && layout->heads > 0 && layout->heads < 4096 && layout->blocks > 0 && layout->blocks < 1024
@@ -999,6 +1035,13 @@ T_OPERATIONS(X)
 #define bsr_matmul gm_matmul
 #define bsr_matmul_backward gm_matmul_backward
 #define bsr_sampled_addmm gm_sampled_addmm
+#define bsr_sampled_gated gm_sampled_gated
+#define bsr_moe_route gm_moe_route
+#define bsr_moe_topology gm_moe_topology
+#define bsr_moe_transposed_index gm_moe_transposed_index
+#define bsr_moe_gather gm_moe_gather
+#define bsr_moe_scatter gm_moe_scatter
+#define bsr_moe_weight_gradient gm_moe_weight_gradient
 #define bsr_sum_mm gm_sum_mm
 #define bsr_softmax gm_softmax
 #define bsr_softmax_backward gm_softmax_backward
