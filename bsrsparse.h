@@ -23763,7 +23763,7 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     g->function.combine = BSR_COMBINE_MUL, g->function.flags = BSR_MAP_AFTER, exec.plan = NULL;
     join.x = &gate, join.y = g->job[0].out, join.out = g->out, join.options = &g->function, join.alpha = join.beta = 1.0;
     bsri_map_prepare(&c, &join);
-    return bsri_cuda_map(&c, &join);
+    return bsri_cuda_map(&c, &join, &one, BSRI_RUN_ONLY);
 }
 #endif
 static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {

@@ -3497,14 +3497,14 @@ template <class L> struct bsri_gather {
             for (int m = 0; m < MI; m++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) x[m][0][i] = a[m][i];
-                if constexpr (T::PRECISION == 2) parts::split(x[m]);
+                if constexpr (T::PRECISION == 2) parts::split(x[m], false);
             }
 #pragma unroll
             for (int n = 0; n < NI; n += 2) {
                 uint32_t y[parts::PARTS][4];
 #pragma unroll
                 for (int i = 0; i < 4; i++) y[0][i] = s.b[k + i % 2 * 4][col + (n + i / 2) * 8];
-                if constexpr (T::PRECISION == 2) parts::split(y);
+                if constexpr (T::PRECISION == 2) parts::split(y, false);
 #pragma unroll
                 for (int m = 0; m < MI; m++) parts::mma(c[m][n], x[m], y, 0), parts::mma(c[m][n + 1], x[m], y, 1);
             }
@@ -8605,7 +8605,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_mma(const __gri
                 if (i < 0) continue;
                 const uint32_t at = base + i % STAGES * m.stage_bytes;
                 bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES,
-                                                  at + m.b_at + warp % n_warps * W::B_BYTES, m.a_trans, 0);
+                                                  at + m.b_at + warp % n_warps * W::B_BYTES, m.a_trans, 0, 0);
             }
             __syncthreads();
         }
@@ -8801,7 +8801,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
             if (i < 0) continue;
             const uint32_t at = base + i % STAGES * m.stage_bytes;
             bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES, 1,
-                                              0);
+                                              0, 0);
         }
         __syncthreads();
         bsri_conv_weights_store<T, L>(m, t, work / (m.tiles * m.parts), (float *)bsri_shared, sum);
