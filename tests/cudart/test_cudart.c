@@ -607,7 +607,7 @@ static bsr_status call_build_transposed_index(const bsr_context *ctx, const bsr_
     char *buffer;
     bsr_exec size = *ex;
     bsr_status status;
-    size.query = NULL, size.plan = NULL;
+    size.query = NULL, size.plan = NULL, size.timing = NULL;
     status = bsr_transposed_index_size(ctx, &m, &bytes, &size);
     if (status) return status;
     buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
@@ -621,7 +621,7 @@ static bsr_status call_build_schedule(const bsr_context *ctx, const bsr_exec *ex
     char *buffer;
     bsr_exec size = *ex;
     bsr_status status;
-    size.query = NULL, size.plan = NULL;
+    size.query = NULL, size.plan = NULL, size.timing = NULL;
     status = bsr_schedule_size(ctx, &m, group, transposed, &bytes, &size);
     if (status) return status;
     buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
