@@ -1035,7 +1035,7 @@ typedef enum bsr_exec_flag {
 
 /* How long a call's work takes, from behind its checks to its end. CUDA: two events of the caller's are recorded around what it
    launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
-   caller's clock. A query, and a call that fails, leave all as it is. */
+   caller's clock. A query, and a call that its checks refuse, leave all as it is. */
 typedef struct bsr_timing {
     void *begin, *end;         /* CUDA: cudaEvent_t */
     double (*now)(void *user); /* CPU: seconds */
@@ -1398,7 +1398,7 @@ BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta,
 /* bsr_prune for the weights of a convolution, from a dense filter: a view as bsr_dense_filter makes it, of filters x channels of
    a group for each tap, taps being its batch dimensions (up to four, outermost first), any strides. m becomes w of bsr_conv:
    filters x (taps channels), rounded up to whole blocks, no batch dimensions. All else is bsr_prune's; sparsity 0 keeps all.
-   A filter whose columns have no one stride is laid out anew: on the CPU in scratch, on CUDA in the workspace. */
+   The CPU lays a filter whose columns have no one stride out anew, in scratch; CUDA refuses it (UNSUPPORTED, NOT_IMPLEMENTED). */
 BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
                                   const bsr_exec *exec);
 
@@ -14654,29 +14654,6 @@ static void bsri_filter_copy(const bsr_dense *filter, const bsr_dense *flat) {
                           bsri_at(filter->data, filter->dtype, bsri_dense_offset(&taps, tap, filter) + row * filter->row_stride),
                           filter->dtype, filter->col_stride, filter->cols);
 }
-#ifdef BSRI_CUDA
-BSRI_CUDA_PART(bsri_cuda_filter_copy(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat))
-/* The same in the workspace, before bsr_prune, whose own is behind it. */
-static bsr_status bsri_filter_cuda(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat, uint64_t bytes,
-                                   double sparsity, int norm, bsr_matrix *m) {
-    bsr_plan plan;
-    bsr_exec ask, rest;
-    int64_t nnz = m->nnz;
-    bsri_room_behind(c, bytes, &rest), rest.flags &= ~BSR_EXEC_CHECK_POINTERS, rest.timing = NULL;
-    ask = rest, ask.query = &plan, ask.workspace = NULL, ask.workspace_bytes = 0;
-    BSRI_TRY(bsr_prune(c->ctx, bsr_operand_dense(flat), sparsity, norm, m, &ask));
-    m->nnz = nnz, plan.workspace_bytes += bytes;
-    if (c->exec->query) {
-        *c->exec->query = plan;
-        return BSR_OK;
-    }
-    if (!c->exec->workspace || c->exec->workspace_bytes < plan.workspace_bytes || (uintptr_t)c->exec->workspace % 64)
-        return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)plan.workspace_bytes);
-    if (c->exec->timing) BSRI_TRY(bsri_time(c));
-    BSRI_TRY(bsri_cuda_filter_copy(c, filter, flat));
-    return bsri_end(c, bsr_prune(c->ctx, bsr_operand_dense(flat), sparsity, norm, m, &rest));
-}
-#endif
 BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
                                   const bsr_exec *exec) {
     bsri_batch taps = bsri_batch_none();
@@ -14698,10 +14675,10 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
     if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
+    if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_SOURCE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major(bsri_room_base(&c), filter->dtype, filter->rows, cols);
-    BSRI_CUDA_RETURN(&c, bsri_filter_cuda(&c, filter, &flat, (uint64_t)bytes, sparsity, norm, m));
     rest = *c.exec;
     if (!rest.query) {
         BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
@@ -17916,8 +17893,9 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
     BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))                \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
+#define BSRI_KERNELS_IMAGES(X)                                                     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 845, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
@@ -17943,7 +17921,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773))))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
-    BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X))
+    BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X) BSRI_KERNELS_IMAGES(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -22149,13 +22127,13 @@ static int bsri_cuda_conv_index_of(const bsri_conv *e, int lists, const bsri_sta
     x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);
     return !x->stage.failed;
 }
-static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, void *m,
+/* plan: the default one, made before anybody was asked, as that clears the key which is told then. */
+static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, void *m,
                                        const bsri_cuda_conv_index *x) {
-    bsr_plan plan = bsri_plan_default(c);
     int stop;
-    BSRI_TRY(bsri_chosen(c, a, key, &plan));
-    plan.workspace_bytes += (uint64_t)x->stage.bytes, plan.flags |= x->stage.flags;
-    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    BSRI_TRY(bsri_chosen(c, a, key, plan));
+    plan->workspace_bytes += (uint64_t)x->stage.bytes, plan->flags |= x->stage.flags;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
     if (stop) return BSR_OK;
     if (x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
     if (x->lists.base)
@@ -22285,21 +22263,10 @@ static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dim
     bsri_cuda_conv_job j;
     if (BSRI_HAS_PRODUCT && bsri_cuda_conv_is_product(e, dims, &one))
         return bsri_product_start(c, &one.p, &plan, BSRI_PLAN_AND_RUN);
-    if (bsri_cuda_conv_staged(c, e, dims, &key, &j)) return bsri_cuda_conv_start(c, &j.a, &key, &j.m, &j.x_index);
+    if (bsri_cuda_conv_staged(c, e, dims, &key, &j)) return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
     j.of = *e, memset(&j.laid, 0, sizeof j.laid), j.laid.base = bsri_stage_base(c);
     if (!bsri_cuda_conv_ask(c, dims, &key, &j)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
-    return bsri_cuda_conv_start(c, &j.a, &key, &j.m, &j.x_index);
-}
-/* Taps beside each other in flat's rows. */
-static bsr_status bsri_cuda_filter_copy(const bsri_call *c, const bsr_dense *filter, const bsr_dense *flat) {
-    const bsr_dense from = bsri_dense_used(filter);
-    bsr_dense to = from;
-    bsri_stage s;
-    int64_t step = from.cols;
-    memset(&s, 0, sizeof s), to.data = flat->data, to.row_stride = flat->row_stride, to.col_stride = 1;
-    for (int i = from.batch_dims - 1; i >= 0; i--) to.batch_stride[i] = step, step *= from.batch[i];
-    bsri_stage_copy(&s, &s.before, &from, &to);
-    return bsri_cuda_copies(c, &s.before);
+    return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
 }
 static void bsri_cuda_conv_weights_ask(const bsri_call *c, const bsri_conv_weights *e, const bsri_stage *laid, int dims,
                                        const bsr_tune_row *key, bsri_conv_weights_params *m, bsri_asking *a) {
@@ -22343,11 +22310,11 @@ static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_wei
     if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
     if (bsri_cuda_conv_weights_staged(c, &staged, dims, image, &x.stage)) {
         bsri_cuda_conv_weights_ask(c, &staged, &x.stage, dims, &key, &m, &a);
-        if (a.s.best.tier >= BSRI_TIER_MMA) return bsri_cuda_conv_start(c, &a, &key, &m, &x);
+        if (a.s.best.tier >= BSRI_TIER_MMA) return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
     }
     memset(&x, 0, sizeof x);
     bsri_cuda_conv_weights_ask(c, e, &x.stage, dims, &key, &m, &a);
-    return bsri_cuda_conv_start(c, &a, &key, &m, &x);
+    return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
