@@ -229,7 +229,9 @@
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      Their tiles are blocks of 16, 32, 64, 128, square. Blocks whose sides are other multiples of 16 (256, 96, 48, 128 x 64,
      16 x 64 ...) are seen as tiles of the largest of these sizes that divides both sides, in place: nothing is copied, views
-     and schedules stay those of the stored blocks. i8 wants multiples of 32, on wgmma of 64.
+     and schedules stay those of the stored blocks. i8 wants multiples of 32, on wgmma of 64. Products, sampled products and
+     bsr_scatter_mm of other sides, strides, addresses and lists run on mma, too: each element is fetched by itself there, which
+     takes three to ten times as long. Fewer than 24 columns and blocks of few rows stay on simt, which is faster.
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
 
@@ -259,10 +261,10 @@
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
      per operation that no table knows the GPU's architecture.
      What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
-     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands on the simt tier that tensor cores would
-     take if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in
-     words). BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them
-     are not told: the host can't see them.
+     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands that tensor cores would take as they lie
+     if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in words).
+     BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them are
+     not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
    8-BIT FLOATS
@@ -18793,22 +18795,22 @@ static int32_t bsri_gather_mode(int64_t across, int64_t along, int eights) {
     if (across == 1) return eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS;
     return along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
 }
-/* Clocks of a multiprocessor for a slice of a tile: tensor cores, or fetching; and the least rows of a block that are worth it
-   beside lanes that have a row each. By type, eights first. */
+/* Clocks of a multiprocessor for a slice of a tile (note N35); and the least rows of a block that are worth it beside lanes that
+   have a row each, which operands by columns slow down. By type, eights first. */
 typedef struct bsri_gather_cost {
     int32_t type, clocks[2][2], least; /* 32 rows, 64; eights, single elements */
 } bsri_gather_cost;
 static const bsri_gather_cost bsri_gather_costs[] = {
-    {BSR_BF16, {{220, 450}, {330, 600}}, 3},         {BSR_F16, {{220, 450}, {330, 600}}, 3},
-    {BSR_I8, {{300, 800}, {450, 1000}}, 3},          {BSR_F64, {{600, 600}, {1100, 1100}}, 6},
-    {BSR_F32, {{650, 700}, {1200, 1250}}, 13},       {BSRI_TYPE_TF32, {{220, 300}, {350, 420}}, 4},
-    {BSRI_TYPE_TF32X3, {{400, 420}, {750, 800}}, 4},
+    {BSR_BF16, {{950, 3000}, {1100, 4000}}, 9},        {BSR_F16, {{950, 3000}, {1100, 4000}}, 9},
+    {BSR_I8, {{1030, 2600}, {1400, 3000}}, 9},         {BSR_F64, {{2800, 2800}, {3700, 3700}}, 24},
+    {BSR_F32, {{1180, 1400}, {2050, 2500}}, 18},       {BSRI_TYPE_TF32, {{700, 1500}, {1110, 1700}}, 12},
+    {BSRI_TYPE_TF32X3, {{1000, 1900}, {1700, 2300}}, 14},
 };
 static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, double tiles, double slices, int eights) {
     int i = 0;
     while (bsri_gather_costs[i].type != x->type) i++;
     const double each = tiles / ctx->sm_count, waves = each < 1.0 ? 1.0 : each, room = x->ctas;
-    return 4000.0 + (each > room ? waves : (waves + room) / 2.0) * (slices + 4.0) *
+    return 4000.0 + (each > room ? waves : (waves + room) / 2.0) * (slices + 6.0) *
                         bsri_gather_costs[i].clocks[x->rows == 64][!eights] / 1.7;
 }
 /* The type that is multiplied, or -1. */
@@ -18828,10 +18830,10 @@ static int bsri_gather_near(int64_t n, int64_t stride) {
     return bsri_mul(n, stride, &far) && far <= INT32_MAX;
 }
 /* Few columns, or rows of a block, are lanes', but where a plan asks for this tier. */
-static int bsri_gather_small(int type, int64_t rows, int64_t cols, const bsr_plan *asked) {
+static int bsri_gather_small(int type, int64_t rows, int64_t cols, int by_rows, const bsr_plan *asked) {
     int i = 0;
     while (bsri_gather_costs[i].type != type) i++;
-    return asked->kernel != BSRI_TIER_MMA && (cols < 24 || rows < bsri_gather_costs[i].least);
+    return asked->kernel != BSRI_TIER_MMA && (cols < 24 || (by_rows ? rows : 2 * rows) < bsri_gather_costs[i].least);
 }
 static int bsri_gather_eights(const bsr_dense *d) {
     return d->col_stride == 1 && d->row_stride % 8 == 0 && bsri_dense_aligned(d, 8) && bsr_dtype_size(d->dtype) < 8;
@@ -18851,7 +18853,8 @@ static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev
     if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
     if (bsri_dev_scaled(p)) return bsri_estimate_none(BSR_WHY_SCALES);
     if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, asked)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, p->b.col_stride == 1, asked))
+        return bsri_estimate_none(BSR_WHY_BLOCK);
     x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
     if (!x) return bsri_estimate_none(BSR_WHY_CUT);
     if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride))
@@ -21761,11 +21764,12 @@ static int bsri_tune_knows(const bsri_call *c) {
     return !rows;
 }
 /* 0, or what a logger hears of a plan that is some ten times slower than its neighbour: tensor cores of an aligned operand, of a
-   block size next to it, of A instead of A^T. */
+   block size next to it, of A instead of A^T. In f64 all of that is near. */
 static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
     const int tensor = bsr_dtype_size(key->dtype) < 4 || key->dtype == BSR_F64 || /* TF32 is leave to use them in f32 */
                        (c->flags & (BSR_EXEC_TF32 | BSR_EXEC_TF32X3));
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
+    if (plan->reason == BSR_WHY_GATHERED) return tensor && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;
     if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
     if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
     return plan->reason == BSR_WHY_TINY && key->n >= 64 && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;

@@ -3327,6 +3327,8 @@ template <class L> struct bsri_gather {
     static constexpr int ACROSS = BN / (8 * NI);      /* warps beside each other, each with 32 x 8 NI sums */
     static constexpr int KEYS = KS < 32 ? 1 : KS / 32; /* products of a lane that makes tables */
     static constexpr int PAD = BN + 4;                 /* of a line of sums */
+    /* Registers of a word on its way: of the right operand's 16-bit elements each has one, so that nothing waits for them. */
+    static constexpr int B_RAW = EACH == 2 ? 2 : 1;
     struct stage { /* + 8: neighbouring lines are in other banks */
         word a[LINES][BM + 8], b[LINES][BN + 8];
     };
@@ -3364,11 +3366,12 @@ template <class L> struct bsri_gather {
         if constexpr (T::PRECISION == 1) return bsri_mma_round(__uint_as_float(w));
         else return w;
     }
-    template <int SIZE, int WORDS>
-    static __device__ __forceinline__ void load(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+    template <int SIZE, int RAW, int REGS>
+    static __device__ __forceinline__ void load(word (&r)[REGS], const operand &o, const int64_t *k, const int32_t *of) {
+        constexpr int WORDS = REGS / RAW;
         if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
             if (o.mode == BSRI_GATHER_EIGHT) {
-                load_eights<SIZE>(r, o, k, of);
+                load_eights<SIZE, WORDS>(r, o, k, of);
                 return;
             }
         }
@@ -3377,72 +3380,76 @@ template <class L> struct bsri_gather {
             int line, x;
             place<SIZE>(o.mode, i, line, x);
             const int64_t at = of[x], *const key = k + line * EACH;
-            r[i] = 0;
+            r[RAW * i] = r[RAW * i + RAW - 1] = 0;
             if (i % 4 == 0) asm volatile("" ::: "memory"); /* not all addresses at once: registers are few */
             if (EACH > 1 && o.whole) {
-                if (key[0] >= 0 && at >= 0) r[i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
+                if (key[0] >= 0 && at >= 0) r[RAW * i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
             } else {
 #pragma unroll
                 for (int e = 0; e < EACH; e++)
                     if (key[e] >= 0 && at >= 0) {
                         const word w = element(o, key[e] + at);
-                        if constexpr (EACH > 1) r[i] |= w << e * 8 * T::BYTES;
-                        else r[i] = w;
+                        if constexpr (EACH > RAW) r[i] |= w << e * 8 * T::BYTES;
+                        else r[RAW * i + e] = w;
                     }
             }
         }
     }
     /* Eight neighbouring columns of each product, aligned. */
     template <int SIZE, int WORDS>
-    static __device__ __forceinline__ void load_eights(word (&r)[WORDS], const operand &o, const int64_t *k, const int32_t *of) {
+    static __device__ __forceinline__ void load_eights(word *r, const operand &o, const int64_t *k, const int32_t *of) {
         constexpr int N = 8 * T::BYTES / 4; /* words in memory */
 #pragma unroll
         for (int g = 0; g < WORDS / 8; g++) {
             const int i = g * THREADS + (int)threadIdx.x, line = i / (SIZE / 8);
             const int64_t at = of[i % (SIZE / 8) * 8];
-            uint32_t w[EACH][N];
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 const int64_t key = k[line * EACH + e];
+                word *const to = r + 8 * g + e * N;
 #pragma unroll
-                for (int n = 0; n < N; n++) w[e][n] = 0;
+                for (int n = 0; n < N; n++) to[n] = 0;
                 if (key >= 0 && at >= 0) {
                     const auto all = *(const bsri_dev_neighbours<uint32_t, N> *)(o.data + (key + at) * T::BYTES);
 #pragma unroll
-                    for (int n = 0; n < N; n++) w[e][n] = all.x[n];
+                    for (int n = 0; n < N; n++) to[n] = all.x[n];
                 }
             }
-            turn(&r[g * 8], w);
         }
     }
-    /* Lines of elements become words of one column each. */
-    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[1][8]) {
+    /* Eight columns' elements, line by line, become words of one column each. */
+    static __device__ __forceinline__ void turn(word (&r)[8], const word *w) {
+        if constexpr (EACH == 1) {
 #pragma unroll
-        for (int n = 0; n < 8; n++) r[n] = w[0][n];
-    }
-    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[2][4]) {
+            for (int n = 0; n < 8; n++) r[n] = w[n];
+        } else if constexpr (EACH == 2) {
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-            r[2 * n] = __byte_perm(w[0][n], w[1][n], 0x5410), r[2 * n + 1] = __byte_perm(w[0][n], w[1][n], 0x7632);
-    }
-    static __device__ __forceinline__ void turn(word *r, const uint32_t (&w)[4][2]) {
+            for (int n = 0; n < 4; n++)
+                r[2 * n] = __byte_perm(w[n], w[4 + n], 0x5410), r[2 * n + 1] = __byte_perm(w[n], w[4 + n], 0x7632);
+        } else {
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-            const uint32_t x = __byte_perm(w[0][n], w[1][n], 0x5140), y = __byte_perm(w[2][n], w[3][n], 0x5140);
-            const uint32_t u = __byte_perm(w[0][n], w[1][n], 0x7362), v = __byte_perm(w[2][n], w[3][n], 0x7362);
-            r[4 * n] = __byte_perm(x, y, 0x5410), r[4 * n + 1] = __byte_perm(x, y, 0x7632);
-            r[4 * n + 2] = __byte_perm(u, v, 0x5410), r[4 * n + 3] = __byte_perm(u, v, 0x7632);
+            for (int n = 0; n < 2; n++) {
+                const uint32_t x = __byte_perm(w[n], w[2 + n], 0x5140), y = __byte_perm(w[4 + n], w[6 + n], 0x5140);
+                const uint32_t u = __byte_perm(w[n], w[2 + n], 0x7362), v = __byte_perm(w[4 + n], w[6 + n], 0x7362);
+                r[4 * n] = __byte_perm(x, y, 0x5410), r[4 * n + 1] = __byte_perm(x, y, 0x7632);
+                r[4 * n + 2] = __byte_perm(u, v, 0x5410), r[4 * n + 3] = __byte_perm(u, v, 0x7632);
+            }
         }
     }
-    template <int SIZE, int WORDS, int LINE>
-    static __device__ __forceinline__ void put(word (&to)[LINES][LINE], const word (&r)[WORDS], int mode) {
+    template <int SIZE, int RAW, int REGS, int LINE>
+    static __device__ __forceinline__ void put(word (&to)[LINES][LINE], const word (&r)[REGS], int mode) {
+        constexpr int WORDS = REGS / RAW;
         if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
             if (mode == BSRI_GATHER_EIGHT) {
 #pragma unroll
-                for (int i = 0; i < WORDS; i += 4) {
-                    const int at = i / 8 * THREADS + (int)threadIdx.x;
-                    *(uint4 *)&to[at / (SIZE / 8)][at % (SIZE / 8) * 8 + i % 8] =
-                        make_uint4(rounded(r[i]), rounded(r[i + 1]), rounded(r[i + 2]), rounded(r[i + 3]));
+                for (int g = 0; g < WORDS / 8; g++) {
+                    const int at = g * THREADS + (int)threadIdx.x;
+                    word w[8];
+                    turn(w, r + 8 * g);
+#pragma unroll
+                    for (int i = 0; i < 8; i += 4)
+                        *(uint4 *)&to[at / (SIZE / 8)][at % (SIZE / 8) * 8 + i] =
+                            make_uint4(rounded(w[i]), rounded(w[i + 1]), rounded(w[i + 2]), rounded(w[i + 3]));
                 }
                 return;
             }
@@ -3451,7 +3458,8 @@ template <class L> struct bsri_gather {
         for (int i = 0; i < WORDS; i++) {
             int line, x;
             place<SIZE>(mode, i, line, x);
-            to[line][x] = rounded(r[i]);
+            if constexpr (RAW == 2) to[line][x] = r[2 * i] | r[2 * i + 1] << 16;
+            else to[line][x] = rounded(r[i]);
         }
     }
     /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4)
@@ -3515,23 +3523,23 @@ template <class L> struct bsri_gather {
     static __device__ __forceinline__ void mainloop(sum (&c)[MI][NI][4], shared &s, const operand &a, const operand &b,
                                                     int64_t slices, int row, int col, const F &fill) {
         const bool makes = threadIdx.x < 32;
-        word x[A_WORDS], y[B_WORDS];
-        __syncthreads(); /* nobody reads tables any more, and those of rows and columns are there */
-        if (makes) fill(s.k[0]), fill(s.k[1]);
+        word x[A_WORDS], y[B_WORDS * B_RAW];
+        int64_t left = slices; /* with that one that is multiplied; odd or even: which stage and which table are its own */
+        __syncthreads();       /* nobody reads tables any more, and those of rows and columns are there */
+        if (makes) fill(s.k[left & 1]), fill(s.k[(left + 1) & 1]);
         __syncthreads();
-        load<BM>(x, a, s.k[0].a, s.a), load<BN>(y, b, s.k[0].b, s.b);
-        put<BM>(s.s[0].a, x, a.mode), put<BN>(s.s[0].b, y, b.mode);
+        load<BM, 1>(x, a, s.k[left & 1].a, s.a), load<BN, B_RAW>(y, b, s.k[left & 1].b, s.b);
+        put<BM, 1>(s.s[left & 1].a, x, a.mode), put<BN, B_RAW>(s.s[left & 1].b, y, b.mode);
         __syncthreads();
 #pragma unroll 1
-        for (int64_t i = 0; i < slices; i++) { /* one is multiplied, the next is on its way, of that after it the table is made */
-            const bool more = i + 1 < slices;
-            const keys &next = s.k[(i + 1) & 1];
-            if (more) load<BM>(x, a, next.a, s.a), load<BN>(y, b, next.b, s.b);
-            if (makes) fill(s.k[i & 1]);
-            multiply(c, s.s[i & 1], row, col);
-            if (more) {
-                stage &to = s.s[(i + 1) & 1];
-                put<BM>(to.a, x, a.mode), put<BN>(to.b, y, b.mode);
+        for (; left > 0; left--) { /* one is multiplied, the next is on its way, of that after it the table is made */
+            const keys &next = s.k[(left + 1) & 1];
+            if (left > 1) load<BM, 1>(x, a, next.a, s.a), load<BN, B_RAW>(y, b, next.b, s.b);
+            if (makes) fill(s.k[left & 1]);
+            multiply(c, s.s[left & 1], row, col);
+            if (left > 1) {
+                stage &to = s.s[(left + 1) & 1];
+                put<BM, 1>(to.a, x, a.mode), put<BN, B_RAW>(to.b, y, b.mode);
             }
             __syncthreads();
         }
@@ -3579,14 +3587,16 @@ struct bsri_gather_tile_of {
     int64_t item, tile, out_item; /* of the batch of out; in the item; batch item of out that is written */
     int64_t sub, first;           /* rows of the block above it; column of out in its tile of the list */
     int64_t row, col;             /* of out */
+    int64_t work, reduced;        /* number of the tile; of the reduction */
     int32_t rows, cols;
     /* Without the transposed index: entries of this column that were found, as many as there is room for. */
     int32_t found, before[8];
     int64_t entry[BSRI_GATHER_FOUND], line[BSRI_GATHER_FOUND];
 
     /* By thread 0. */
-    __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t work, int most_rows, int most_cols) {
+    __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t number, int most_rows, int most_cols) {
         const bsri_dev_product &p = m.p;
+        work = number;
         const int64_t by_tile = bsri_divide(work, m.subs), by_panel = bsri_divide(by_tile, p.tiles);
         item = bsri_divide(by_panel, m.panels), tile = bsri_dev_order(p, item, by_tile - by_panel * p.tiles);
         sub = (work - by_tile * m.subs) * most_rows, first = (by_panel - item * m.panels) * most_cols;
@@ -3597,6 +3607,7 @@ struct bsri_gather_tile_of {
             row = p.scatter.r_offsets[tile] / p.out.cols + sub, col = p.scatter.r_offsets[tile] % p.out.cols + first;
     }
     __device__ __forceinline__ void begin_list(const bsri_dev_product &p, int64_t r) {
+        reduced = r;
         if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
         else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
     }
@@ -3681,14 +3692,14 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const
     __shared__ bsri_gather_tile_of t;
     const bsri_dev_product &p = m.p;
     const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI, bc = (int)p.bc;
-    for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work += gridDim.x) {
+    for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work = t.work + gridDim.x) {
         typename G::sum c[G::MI][G::NI][4] = {};
         __syncthreads(); /* of the tile before */
         if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
         __syncthreads();
         for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.a_rs) : -1;
         for (int i = threadIdx.x; i < G::BN; i += G::THREADS) s.b[i] = i < t.cols ? (int32_t)(i * p.b.col_stride) : -1;
-        for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r++) {
+        for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r = t.reduced + 1) {
             __syncthreads(); /* of the list before */
             if (threadIdx.x == 0) t.begin_list(p, r);
             __syncthreads();

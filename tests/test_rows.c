@@ -233,7 +233,7 @@ TEST(packed_rows_with_masks) {
                 (int)(s.c * bc));
         s.nnz = s.r * s.c * bt_range(1, 4) / 4, s.batch = t_batch((int)bt_below(2), 2, 0, 0, 0);
         x = t_matrix(&s), y = t_matrix_output(&x, bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32, PACKED);
-        for (i = 0; i < (int64_t)bt_below(4); i++)
+        for (i = bt_below(4); i > 0 && x.nnz; i--)
             t_store(x.values, x.dtype,
                     t_value_at(&x, 0, bt_below(x.nnz), bt_below(x.block_rows), bt_below(x.block_cols)), strange[bt_below(3)]);
         memset(&o, 0, sizeof o);
