@@ -62,6 +62,7 @@ if [ -n "$SANITIZE" ]; then
         case $t in # one case in so many, where all take minutes
             test_conv | test_maps | test_product) share="-s 5" ;;
             test_sums | test_rows) share="-s 2" ;;
+            test_scales) share="-s 8" ;;
             *) share= ;;
         esac
         part "$t, sanitized${share:+, one case in ${share#-s }}" "$B/san/$t $share"
