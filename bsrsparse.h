@@ -1876,7 +1876,8 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
 
 /* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere.
-   m->rows and cols must be set; m->values is left alone. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
+   m->rows and cols must be set; m->values is left alone. Scratch: a bit for each block; on the CPU, where few of many are kept,
+   up to 40 bytes for each of these. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec);
 
@@ -9063,6 +9064,7 @@ BSRI_HD static void bsri_conv_grid(const bsri_conv_geometry *e, int64_t phase, b
         const int64_t left = e->y.size[a] - (g->first[a] = phase % e->phases[a]);
         phase /= e->phases[a], g->step[a] = e->turned ? e->taps.stride[a] : 1;
         g->count[a] = left > 0 ? (left - 1) / g->step[a] + 1 : 0, g->all *= g->count[a];
+        if (g->count[a] <= 1) g->step[a] = 1; /* a stride beyond the image goes nowhere */
     }
 }
 /* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
@@ -9128,7 +9130,8 @@ static void bsri_panel_run(bsri_panel *p, int64_t at, int64_t col, int64_t n) {
 /* What pixel q of the grid sees is pixel q * step + offset of m. */
 static void bsri_panel_see(bsri_panel *p, const bsri_image *m, const int64_t offset[3], const int64_t step[3]) {
     int i;
-    p->runs = 0, p->image = m, p->step = step[2] * m->stride[2];
+    p->runs = 0, p->image = m;
+    p->step = step[2] < m->size[2] ? step[2] * m->stride[2] : 0; /* else no two pixels of a line are inside */
     for (i = 0; i < p->pieces; i++) {
         const bsri_stretch *s = &p->piece[i];
         const int64_t x0 = s->q[0] * step[0] + offset[0], x1 = s->q[1] * step[1] + offset[1];
@@ -11526,11 +11529,13 @@ static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, c
 static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gradient *g) {
     bsri_attention *j = &g->f;
     const bsr_attention_options *o = j->options;
-    const int dtype = j->q ? j->q->dtype : 0, sums = bsri_compute_dtype(c, dtype);
-    const uint32_t floats = BSRI_SAME_OR_F32(dtype), norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    uint32_t floats;
     bsri_spans set;
+    int sums;
     set.count = 0;
     BSRI_TRY(bsri_attention_check(c, &set, scale, j));
+    floats = BSRI_SAME_OR_F32(j->q->dtype), sums = bsri_compute_dtype(c, j->q->dtype); /* a dtype only now */
     BSRI_TRY(bsri_attention_check_results(c, &set, j, BSRI_READ));
     BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_out, j->q->rows, j->v->cols, BSR_ARG_D_OUT, floats, BSRI_READ));
     if (g->d_lse)
@@ -12729,7 +12734,7 @@ static void bsri_reduce_whole_task(void *arg, int64_t item) {
 
 /* Columns: a task has `each` block columns, or a few columns of a wide one, and a sum for each column. It finds its blocks by the
    transposed index, or looks at all. */
-#define BSRI_REDUCE_COLS BSRI_MAP_CHUNK
+#define BSRI_REDUCE_COLS 8192 /* the more, the fewer passes without the index; a block has no more than BSRI_MAP_CHUNK at once */
 typedef struct bsri_reduce_columns {
     const bsri_reduce *job;
     bsri_item it;
@@ -12784,12 +12789,12 @@ static void bsri_reduce_column_blocks(bsri_reduce_columns *t) {
 static void bsri_reduce_columns_task(void *arg, int64_t task) {
     const bsri_reduce *j = (const bsri_reduce *)arg;
     const bsr_matrix *m = j->x;
-    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS), at = task % j->tasks;
+    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK), at = task % j->tasks;
     bsri_reduce_columns t;
     int64_t i, out;
     t.job = j, t.it = bsri_matrix_item(&j->stored.batch, item, m);
     t.first = at / parts * j->each, t.end = bsri_min(t.first + j->each, bsri_block_cols(m));
-    t.from = at % parts * BSRI_REDUCE_COLS, t.width = bsri_min(m->block_cols - t.from, BSRI_REDUCE_COLS);
+    t.from = at % parts * BSRI_MAP_CHUNK, t.width = bsri_min(m->block_cols - t.from, BSRI_MAP_CHUNK);
     for (i = 0; i < (t.end - t.first) * t.width; i++) t.sum[i] = bsri_reduce_none(j->kind);
     for (i = 0; i < t.end - t.first; i++) t.stored[i] = 0;
     bsri_reduce_column_blocks(&t);
@@ -12825,8 +12830,9 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
         else
             for (j->item = 0; j->item < j->stored.batch.count; j->item++) bsri_reduce_whole(c, j);
     } else if (j->over == BSR_OVER_COLS) {
-        j->each = bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
-        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS);
+        const int64_t parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK);
+        j->each = parts > 1 ? 1 : bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
+        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * parts;
         bsri_parallel(c, j->stored.batch.count * j->tasks, ns, bsri_reduce_columns_task, j);
     } else {
         const int64_t lines = j->over == BSR_OVER_ROWS ? bsri_block_rows(m) : m->nnz;
@@ -13115,6 +13121,8 @@ struct bsri_build {
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
+    const int64_t *places;         /* in place of bits, where few of many blocks are kept: [items][kept], ascending */
+    int64_t kept;
     int64_t *first;                /* [items][rows]: counts, then the position of the row's first block */
     double *norm;                  /* prune: of the candidates of one item */
     int64_t item, from;            /* prune: which item; its first stored block */
@@ -13458,6 +13466,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->places) ns = 8.0 * (double)b->kept * (double)b->batch.count;
     else if (b->group) ns = 8.0 * (double)b->group->crow[b->group->rows];
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
     else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
@@ -13564,6 +13573,53 @@ static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, i
             int64_t valid = b->cols - w * 64;
             bits[r * b->row_words + w] ^= valid >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << valid) - 1;
         }
+}
+
+/* The same k blocks where there are far fewer of them than words of bits: as places in ascending order, by a table of
+   2^table_bits, at least 2 k, of those drawn. */
+static int bsri_place_add(int64_t *table, int table_bits, int64_t place) { /* 0: it is there already */
+    const uint64_t mask = ((uint64_t)1 << table_bits) - 1;
+    uint64_t at = (uint64_t)place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - table_bits);
+    for (; table[at] >= 0; at = (at + 1) & mask)
+        if (table[at] == place) return 0;
+    table[at] = place;
+    return 1;
+}
+static void bsri_places_sort(int64_t *place, int64_t *other, int64_t k, int64_t n) {
+    int64_t start[257], *from = place, *to = other, i;
+    int shift;
+    for (shift = 0; shift < 64 && (n - 1) >> shift > 0; shift += 8) { /* place by place of 8 bits, the lowest first */
+        memset(start, 0, sizeof start);
+        for (i = 0; i < k; i++) start[(from[i] >> shift & 255) + 1]++;
+        for (i = 0; i < 256; i++) start[i + 1] += start[i];
+        for (i = 0; i < k; i++) to[start[from[i] >> shift & 255]++] = from[i];
+        from = to, to = from == place ? other : place;
+    }
+    if (k && from != place) memcpy(place, from, (size_t)k * sizeof *place);
+}
+static void bsri_places_random(int64_t *place, int64_t item, uint64_t seed, int64_t k, int64_t n, int64_t *table,
+                               int table_bits) {
+    uint64_t state = bsri_rng_seed(seed, item);
+    int64_t j;
+    memset(table, -1, sizeof *table << table_bits);
+    for (j = n - k; j < n; j++) {
+        const int64_t t = bsri_rng_below(&state, j + 1);
+        *place = bsri_place_add(table, table_bits, t) ? t : j;
+        if (*place++ == j) bsri_place_add(table, table_bits, j);
+    }
+    bsri_places_sort(place - k, table, k, n);
+}
+static int64_t bsri_row_of_places(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const int64_t *place = b->places + item * b->kept, first = r * b->cols;
+    int64_t lo = 0, hi = b->kept, n;
+    while (lo < hi) {
+        const int64_t middle = lo + (hi - lo) / 2;
+        if (place[middle] < first) lo = middle + 1;
+        else hi = middle;
+    }
+    for (n = 0; lo + n < b->kept && place[lo + n] - first < b->cols; n++)
+        if (to) bsri_put_block(b, to, at + n, place[lo + n] - first, NULL, b->to.dtype, 0, 0, 0, 0);
+    return n;
 }
 
 /* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. So many sums take
@@ -13949,6 +14005,25 @@ static bsr_status bsri_kept(const bsri_call *c, const bsri_build *b, double spar
     *kept = bsr_kept_blocks(*total, sparsity);
     return *kept < 0 ? bsri_fail(c, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0) : BSR_OK;
 }
+/* Few of many blocks: memory and time go by those kept. */
+static bsr_status bsri_random_places(const bsri_call *c, bsri_build *b, uint64_t seed, int64_t kept, int64_t total,
+                                     bsr_matrix *m) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    int64_t at[3], item, all, lines;
+    int bits = 4;
+    while (bits < 62 && (INT64_C(1) << bits) / 2 < kept) bits++;
+    if (!bsri_mul(b->batch.count, kept, &all) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    at[0] = bsri_cut(&cuts, all, 8), at[1] = bsri_cut(&cuts, INT64_C(1) << bits, 8), at[2] = bsri_cut(&cuts, lines + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    for (item = 0; item < b->batch.count; item++)
+        bsri_places_random(bsri_cut_i64(&scratch, at[0]) + item * kept, item, seed, kept, total,
+                           bsri_cut_i64(&scratch, at[1]), bits);
+    b->places = bsri_cut_i64(&scratch, at[0]), b->kept = kept, b->first = bsri_cut_i64(&scratch, at[2]);
+    b->row = bsri_row_of_places;
+    return bsri_build_finish(c, b, m, &scratch);
+}
 BSRI_CUDA_PART(bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m))
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec) {
@@ -13966,7 +14041,10 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_random(&c, &b, seed, kept, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    if (kept < b.item_words / 8 - 1024) return bsri_random_places(&c, &b, seed, kept, total, m);
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
     return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
@@ -14666,6 +14744,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     bsri_call c;
     bsr_dense flat;
     bsr_exec rest;
+    bsr_plan plan;
     int64_t cols, bytes;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, 0);
@@ -14681,12 +14760,16 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major(bsri_room_base(&c), filter->dtype, filter->rows, cols);
+    flat.row_stride = flat.col_stride = 0; /* a query looks at sizes alone: where the filter lies has been seen */
     rest = *c.exec;
-    if (!rest.query) {
-        BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
-        if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
-        flat.data = scratch.data, bsri_filter_copy(filter, &flat);
-    }
+    if (!rest.query) rest.query = &plan;
+    BSRI_TRY(bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest));
+    if (c.exec->query) return BSR_OK;
+    rest.query = NULL;
+    BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
+    if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
+    flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
+    bsri_filter_copy(filter, &flat);
     status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
     bsri_scratch_end(&c, &scratch);
     return status;
@@ -25084,8 +25167,12 @@ static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
     int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
     const int swaps = size > 1 && !bsri_little_endian();
     const char *from = w->data;
-    int d;
+    int d, used = 0;
     if (!w->bytes) return to;
+    for (d = 0; d < w->rank; d++) /* the stride of a single one may be any number */
+        if (w->size[d] != 1 || (!used && d == w->rank - 1))
+            w->size[used] = w->size[d], w->stride[used++] = w->size[d] == 1 ? 1 : w->stride[d];
+    w->rank = used;
     while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
         w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
     for (n = w->size[w->rank - 1];;) {
