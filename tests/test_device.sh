@@ -49,6 +49,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
         section bsrsparse_kernels.cuh attention-mma-scores | sed '/^__device__ __forceinline__ void bsri_dev_pick(/,/^}/d; /^__device__ __forceinline__ void bsri_dev_opaque(/d'
         section bsrsparse_kernels.cuh attention-wgmma-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
         section bsrsparse_kernels.cuh attention-wgmma-load
+        section bsrsparse_kernels.cuh attention-wgmma-scores
         section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
     } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
     if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
