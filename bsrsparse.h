@@ -15725,7 +15725,7 @@ template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
                                 : HD == 64 ? 128
                                 : HD == 128 ? 128 / STREAMS
                                             : 64 / STREAMS;
-    static constexpr int PIECES = KEYS / 16, LISTS = OPTIONS ? 64 : 4;
+    static constexpr int PIECES = KEYS / 16, LISTS = OPTIONS ? 64 : 4, LOADS = (BSRI_FLASH_GRID * STREAMS + 31) / 32;
     static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2, QUERIES = HD == 256 || (OPTIONS && HD == 128) ? 1 : 2;
     static constexpr int FIT = ((224 << 10) / STREAMS - QUERIES * QUERY) / STAGE;
     static constexpr int STAGES = OPTIONS ? (HD == 64 ? 6 : 4) : FIT < 8 ? FIT : 8, MOST = OPTIONS ? 2 * STAGES : STAGES;
@@ -15733,9 +15733,10 @@ template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
     static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
     static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
     static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE;
-    static constexpr int CONTROL = OPTIONS ? 15 << 10 : 3072, BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
+    static constexpr int CONTROL = OPTIONS ? (HD == 64 ? 20 : 15) << 10 : 3072, BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
-    static constexpr int REGISTERS = WAY == BSRI_FLASH_ONE ? 208 : 192; /* of a thread that multiplies */
+    /* of a thread that multiplies */
+    static constexpr int REGISTERS = HD == 256 || (WAY == BSRI_FLASH_ONE && HD == 128) ? 208 : OPTIONS && HD == 128 ? 200 : 192;
     static_assert(BYTES <= 227 << 10, "too much shared memory");
 };
 

@@ -7496,6 +7496,12 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
     asm volatile("{.reg .pred p; setp.eq.s32 p, %2, %3; selp.b32 %0, %1, %0, p;}" : "+r"(to) : "r"(from), "r"(a), "r"(b));
 }
 
+/* threadIdx.x, read where it stands. */
+__device__ __forceinline__ int bsri_dev_thread(void) {
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
@@ -8111,6 +8117,13 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(const __grid
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_WGMMA_CODE
+/* A bit for each key of a tile. */
+template <int KEYS> struct bsri_flash_mask {
+    typedef uint64_t bits;
+};
+template <> struct bsri_flash_mask<32> {
+    typedef uint32_t bits;
+};
 /* What consumers must know of a key tile. */
 template <class S, bool OPTIONS = S::OPTIONS> struct bsri_flash_stage {
     int32_t key[S::PIECES];
@@ -8120,9 +8133,8 @@ template <class S, bool OPTIONS = S::OPTIONS> struct bsri_flash_stage {
 };
 template <class S> struct bsri_flash_stage<S, true> : bsri_flash_stage<S, false> {
     int32_t place[S::PIECES][4]; /* of each block row the stored block */
-    uint64_t open;               /* keys that padding does not forbid */
-    float pad[S::KEYS];          /* what is added to every row */
-    uint64_t bits[64];           /* odd blocks: what each row stores and may attend to */
+    typename bsri_flash_mask<S::KEYS>::bits open, bits[64]; /* keys that padding does not forbid; odd blocks: that each row has */
+    float pad[S::KEYS];                                      /* what is added to every row */
 };
 /* A query tile, as the fetching warp sees it. */
 template <class S> struct bsri_flash_tile {
@@ -8150,6 +8162,7 @@ template <class S> struct bsri_flash_control {
     bsri_flash_stream<S> stream[S::STREAMS];
     bsri_flash_stage<S> note[S::STREAMS * S::STAGES]; /* of one stream after another, or of the one that has both's stages */
     uint16_t count[BSRI_FLASH_BINS];    /* tiles of the window by length; then where the next of a length goes */
+    uint32_t load[S::OPTIONS ? S::LOADS * 32 : 1]; /* of streams */
     uint16_t order[S::WINDOW];          /* the window, longest first: length << 10 | place in the window */
 };
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
@@ -8329,47 +8342,55 @@ __device__ __forceinline__ int bsri_flash_sort(bsri_flash_control<S> &c, const b
         __syncwarp();
     }
 }
-/* What streams lane, lane + 32, ... have to do; the largest number: no stream. */
+/* What streams lane, lane + 32, ... have to do; the largest number: no stream. In shared memory where there is room, else in
+   registers. */
 template <class S> struct bsri_flash_loads {
-    static constexpr int EACH = (BSRI_FLASH_GRID * S::STREAMS + 31) / 32;
-    uint32_t of[EACH];
+    static constexpr int EACH = S::LOADS;
+    uint32_t *const room; /* of the lane */
+    uint32_t here[S::OPTIONS ? 1 : EACH];
 
+    __device__ __forceinline__ bsri_flash_loads(bsri_flash_control<S> &c) : room(c.load + threadIdx.x % 32) {}
+    __device__ __forceinline__ uint32_t of(int j) const { return S::OPTIONS ? room[j * 32] : here[S::OPTIONS ? 0 : j]; }
+    __device__ __forceinline__ void set(int j, uint32_t load) {
+        if (S::OPTIONS) room[j * 32] = load;
+        else here[S::OPTIONS ? 0 : j] = load;
+    }
     /* Of the first round, whose tiles are taken as they come. */
     __device__ __forceinline__ void begin(const bsri_dev_flash &m, int streams) {
 #pragma unroll
-        for (int j = 0; j < EACH; j++) of[j] = ~0u;
+        for (int j = 0; j < EACH; j++) set(j, ~0u);
 #pragma unroll 1
         for (int i = (int)threadIdx.x % 32; i < streams; i += 32) {
             const uint32_t cost = (uint32_t)(bsri_flash_length<S>(m, i) + m.overhead);
 #pragma unroll
-            for (int j = 0; j < EACH; j++) of[j] = i / 32 == j ? cost : of[j];
+            for (int j = 0; j < EACH; j++) set(j, i / 32 == j ? cost : of(j)); /* a condition would put `here` into memory */
         }
     }
     __device__ __forceinline__ void add(int stream, uint32_t cost) {
 #pragma unroll
-        for (int j = 0; j < EACH; j++) of[j] += stream == j * 32 + (int)threadIdx.x % 32 ? cost : 0;
+        for (int j = 0; j < EACH; j++) set(j, of(j) + (stream == j * 32 + (int)threadIdx.x % 32 ? cost : 0));
     }
     /* A round: the tiles of a window from the done-th on, of n, go to all streams that have little more to do than the least.
        entry: what streams `mine` and the next take, BSRI_FLASH_NONE: nothing; returns how many take; back: the last first. */
     __device__ __forceinline__ int deal(const bsri_dev_flash &m, const bsri_flash_control<S> &c, int done, int n, uint32_t mean,
                                         int mine, uint32_t (&entry)[2], bool back) {
         const uint32_t next = bsri_flash_cost(m, c.order[done] >> 10), below = (1u << threadIdx.x % 32) - 1;
-        uint32_t least = of[0];
+        uint32_t least = of(0);
         int taking = 0, some = 0;
 #pragma unroll
-        for (int j = 1; j < EACH; j++) least = min(least, of[j]);
+        for (int j = 1; j < EACH; j++) least = min(least, of(j));
         least = __reduce_min_sync(~0u, least);
         const uint32_t limit = least + max(1u, min(next, mean) / 2);
 #pragma unroll
-        for (int j = 0; j < EACH; j++) taking += __popc((int)__ballot_sync(~0u, of[j] < limit));
+        for (int j = 0; j < EACH; j++) taking += __popc((int)__ballot_sync(~0u, of(j) < limit));
         entry[0] = entry[1] = BSRI_FLASH_NONE;
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            const bool who = of[j] < limit;
+            const bool who = of(j) < limit;
             const uint32_t all = __ballot_sync(~0u, who);
             const int place = some + __popc((int)(all & below)), rank = done + (back ? taking - 1 - place : place);
             const uint32_t got = who && rank < n ? c.order[rank] : BSRI_FLASH_NONE;
-            if (got != BSRI_FLASH_NONE) of[j] += bsri_flash_cost(m, (int)(got >> 10));
+            if (got != BSRI_FLASH_NONE) set(j, of(j) + bsri_flash_cost(m, (int)(got >> 10)));
             some += __popc((int)all);
             const uint32_t one = __shfl_sync(~0u, got, mine & 31), two = __shfl_sync(~0u, got, (mine + 1) & 31);
             if (j == mine >> 5) entry[0] = one, entry[1] = two; /* two streams of a CTA are an even one and the next */
@@ -8393,7 +8414,7 @@ template <class S> struct bsri_flash_dealer {
 
     __device__ __forceinline__ bsri_flash_dealer(const bsri_dev_flash &m_, bsri_flash_control<S> &c_)
         : m(m_), c(c_), own(bsri_flash_streams<S>(m_)), streams((int)gridDim.x * own), mine((int)blockIdx.x * own),
-          total((int)(m_.p.items * m_.p.tiles)), scan((int)m_.scan), base(streams) {
+          total((int)(m_.p.items * m_.p.tiles)), scan((int)m_.scan), loads(c_), base(streams) {
         if (total <= streams) scanned = scan, base = total;
         else loads.begin(m, streams), long_one = total;
     }
@@ -8536,6 +8557,7 @@ template <class S> struct bsri_flash_walk {
 /* The same of blocks whose sides are no multiples of 16, by units of m.piece keys, with the rows that may attend to each key. A
    lane has two of the tile's block rows, and two of its rows. */
 template <class S> struct bsri_flash_odd_walk {
+    typedef typename bsri_flash_mask<S::KEYS>::bits mask;
     const void *columns;
     const uint8_t *kinds;
     const int32_t *counts;
@@ -8572,20 +8594,19 @@ template <class S> struct bsri_flash_odd_walk {
         }
     }
     /* Bits of keys [from, to) of those from `base` on. */
-    static __device__ __forceinline__ uint64_t range(int base, int from, int to) {
-        const int low = max(0, from - base), high = min(64, to - base);
-        if (low >= high) return 0;
-        return (high == 64 ? ~UINT64_C(0) : (UINT64_C(1) << high) - 1) & ~((UINT64_C(1) << low) - 1);
+    static __device__ __forceinline__ mask range(int base, int from, int to) {
+        const int low = max(0, from - base), high = min((int)S::KEYS, to - base);
+        return low >= high ? (mask)0 : (mask)(~(mask)0 >> (S::KEYS - high + low)) << low;
     }
     /* Keys of the unit from `base` on that the lane's block row k stores, each once; kinds apart. */
-    __device__ __forceinline__ void take(const bsri_dev_flash &m, int k, int base, uint64_t &partial, uint64_t &full) {
+    __device__ __forceinline__ void take(const bsri_dev_flash &m, int k, int base, mask &partial, mask &full) {
         partial = full = 0;
         while (key[k] >= base && key[k] < base + m.piece) {
             const int cols = (int)m.p.mask.block_cols, bc = key[k] / cols, end_of = bc * cols + cols;
             const int to = min(end_of, base + m.piece);
             const int held = counts ? bc * cols + min(cols, counts[bc]) : end_of;
             if (range(base, key[k], to) & (partial | full)) return; /* stored twice: another time */
-            const uint64_t bits = range(base, key[k], min(to, held));
+            const mask bits = range(base, key[k], min(to, held));
             if (kind[k] == BSR_BLOCK_FULL) full |= bits;
             else partial |= bits;
             key[k] = to;
@@ -8593,26 +8614,26 @@ template <class S> struct bsri_flash_odd_walk {
         }
     }
     /* The next unit that any row may attend to; bits: of the lane's rows. */
-    __device__ __forceinline__ bool next(const bsri_dev_flash &m, int &base, uint64_t (&bits)[2]) {
+    __device__ __forceinline__ bool next(const bsri_dev_flash &m, int &base, mask (&bits)[2]) {
         const int lane = threadIdx.x % 32;
         const bool many = row / (int)m.p.mask.block_rows + 32 <= (row + 63) / (int)m.p.mask.block_rows;
         for (;;) {
             const uint32_t least = __reduce_min_sync(~0u, (uint32_t)min(key[0], key[1]));
-            uint64_t partial[2], full[2];
+            mask partial[2], full[2];
             if (least == 0x7fffffff) return false;
             base = (int)(least / (uint32_t)m.piece) * m.piece;
             take(m, 0, base, partial[0], full[0]), take(m, 1, base, partial[1], full[1]);
 #pragma unroll
             for (int k = 0; k < 2; k++) { /* from block rows to rows */
                 const int mine = row + lane + 32 * k;
-                uint64_t some = __shfl_sync(~0u, partial[0], block[k] % 32), whole = 0;
+                mask some = __shfl_sync(~0u, partial[0], block[k] % 32), whole = 0;
                 if (kinds) whole = __shfl_sync(~0u, full[0], block[k] % 32);
                 if (many) {
-                    const uint64_t other = __shfl_sync(~0u, partial[1], block[k] % 32);
-                    const uint64_t other_whole = kinds ? __shfl_sync(~0u, full[1], block[k] % 32) : 0;
+                    const mask other = __shfl_sync(~0u, partial[1], block[k] % 32);
+                    const mask other_whole = kinds ? __shfl_sync(~0u, full[1], block[k] % 32) : 0;
                     if (block[k] >= 32) some = other, whole = other_whole;
                 }
-                const uint64_t seen = range(base, bsri_flash_first(m.p, mine), bsri_flash_limit(m.p, mine, k_rows));
+                const mask seen = range(base, bsri_flash_first(m.p, mine), bsri_flash_limit(m.p, mine, k_rows));
                 bits[k] = mine < q_rows ? (some & seen) | (whole & range(base, 0, k_rows)) : 0;
             }
             if (__any_sync(~0u, (bits[0] | bits[1]) != 0)) return true;
@@ -8667,7 +8688,7 @@ template <class S> struct bsri_flash_producer {
     /* Of the keys of a note, which is whole but for that: what padding adds and forbids, for all rows of the tile alike. */
     __device__ __forceinline__ void pad(bsri_flash_stage<S, true> &note, const char *row, const char *padding) const {
         const bsri_dev_attention &p = m.p;
-        uint64_t open = 0;
+        typename bsri_flash_mask<S::KEYS>::bits open = 0;
         __syncwarp();
 #pragma unroll 1
         for (int i = lane; i < S::KEYS; i += 32) {
@@ -8682,7 +8703,7 @@ template <class S> struct bsri_flash_producer {
                     shut = bsri_dev_bias(0.0f, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) < 0;
             }
             note.pad[i] = x;
-            open |= (uint64_t)__ballot_sync(~0u, !shut) << (i & 32);
+            open |= (typename bsri_flash_mask<S::KEYS>::bits)__ballot_sync(~0u, !shut) << (i & 32);
         }
         if (lane == 0) note.open = open;
     }
@@ -8749,10 +8770,10 @@ template <class S> struct bsri_flash_producer {
         bsri_flash_odd_walk<S> walk(m, plan);
         const int row = plan.row, item = plan.item;
         const int place[6] = {plan.place[0], plan.place[1], plan.place[2], plan.place[3], plan.place[4], plan.place[5]};
-        const uint64_t all = ~UINT64_C(0) >> (64 - S::KEYS);
+        typedef typename bsri_flash_mask<S::KEYS>::bits mask;
         const char *bias, *padding;
         int before = 0, base;
-        uint64_t bits[2];
+        mask bits[2];
         bsri_flash_arrive(c.plan_empty, next.stage);
         next.advance();
         bool more = walk.next(m, base, bits);
@@ -8761,7 +8782,7 @@ template <class S> struct bsri_flash_producer {
         if (m.pads) pads(item, bias, padding);
         for (bool first = true; more; first = false) {
             int count = 0, mine = (int)m.p.k.rows;
-            uint64_t line[2] = {0, 0};
+            mask line[2] = {0, 0};
             do {
                 if (count == piece) mine = base;
                 line[0] |= bits[0] << m.piece * count, line[1] |= bits[1] << m.piece * count, count++;
@@ -8771,7 +8792,7 @@ template <class S> struct bsri_flash_producer {
             bsri_flash_stage<S> &note = notes[ring.stage];
             if (piece < pieces && atom == 0) note.key[piece] = mine;
             note.bits[lane] = line[0], note.bits[lane + 32] = line[1];
-            const bool whole = __all_sync(~0u, (line[0] & line[1]) == all);
+            const bool whole = __all_sync(~0u, (line[0] & line[1]) == (mask)~(mask)0);
             if (lane == 0) note.flags = (more ? 0 : BSRI_FLASH_LAST) | (whole ? 0 : BSRI_FLASH_MASKED), note.full = 0, note.rows = 0;
             if (m.pads) pad(note, bias, padding);
             fetch_both(mine, before, first, place);
@@ -8905,11 +8926,14 @@ template <class S> struct bsri_flash_warp {
     const bsri_flash_place &t;
     char *const scratch;
     const int row, block_row; /* the warp's first row, of all; of the tile's block rows the one that it is in */
-    const int lane = threadIdx.x % 32, quad = lane / 4, pair = lane % 4 * 2;
+    const int lane, quad, pair;
 
+    /* thread: its number, read anew, so that what follows from it is not kept from tile to tile: registers are scarce. */
     __device__ __forceinline__ bsri_flash_warp(const bsri_dev_flash &m_, const bsri_flash_stage<S> &note_, const bsri_flash_place &t_,
-                                               char *scratch_, int row_, int block_row_)
-        : m(m_), note(note_), t(t_), scratch(scratch_), row(row_), block_row(block_row_) {}
+                                               char *warps, int thread, int block_row_)
+        : m(m_), note(note_), t(t_), scratch(warps + thread / 32 * S::SCRATCH),
+          row(t_.row + (m_.joined ? thread / 16 : thread / 16 % 8) / 2 * 16), block_row(block_row_), lane(thread % 32),
+          quad(lane / 4), pair(lane % 4 * 2) {}
     __device__ __forceinline__ bool stored(int piece) const { return m.odd || note.rows >> (4 * piece + block_row) & 1; }
     __device__ __forceinline__ bool full(int piece) const { return note.full >> (4 * piece + block_row) & 1; }
     /* Where the numbers of a piece of 16 bytes stand: so that what lanes read at a time is in all banks. line: pieces of a row. */
@@ -8976,11 +9000,13 @@ template <class S> struct bsri_flash_warp {
     __device__ __forceinline__ float added(float s, float x) const { return x == -bsri_dev_inf<float>() ? x : s + x; }
     /* f(score, number, column): with a source's numbers, which have come. */
     template <class F> __device__ __forceinline__ void each(float (&s)[S::KEYS / 2], int size, int dtype, const F &f) const {
+        uint32_t here = quad;
+        bsri_dev_opaque(here); /* addresses are not made before the loop over key tiles */
 #pragma unroll
         for (int n = 0; n < S::KEYS / 8; n++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int r = quad + 8 * h, line = S::KEYS * size / 16, byte = (n * 8 + pair) * size;
+                const int r = (int)here + 8 * h, line = S::KEYS * size / 16, byte = (n * 8 + pair) * size;
                 const char *const from = (scratch + at(size, line, r, byte / 16) + byte % 16);
                 float x[2];
                 if (size == 4) {
@@ -9034,13 +9060,15 @@ template <class S> struct bsri_flash_warp {
         const bsri_dev_attention &p = m.p;
         const int rows = min(16, (int)p.q.rows - row);
         bsr_position at;
+        uint32_t here = (quad * S::LINE + pair) * 4;
+        bsri_dev_opaque(here);
         at.batch = (uint32_t)t.item / (uint32_t)p.heads, at.head = t.item - at.batch * p.heads;
         __syncwarp();
 #pragma unroll
         for (int n = 0; n < S::KEYS / 8; n++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                *(float2 *)(scratch + ((quad + 8 * h) * S::LINE + n * 8 + pair) * 4) =
+                *(float2 *)(scratch + here + (8 * h * S::LINE + n * 8) * 4) =
                     make_float2(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]);
         __syncwarp();
 #pragma unroll 1
@@ -9068,22 +9096,23 @@ template <class S> struct bsri_flash_warp {
         for (int n = 0; n < S::KEYS / 8; n++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const float2 x = *(const float2 *)(scratch + ((quad + 8 * h) * S::LINE + n * 8 + pair) * 4);
+                const float2 x = *(const float2 *)(scratch + here + (8 * h * S::LINE + n * 8) * 4);
                 s[4 * n + 2 * h] = x.x, s[4 * n + 2 * h + 1] = x.y;
             }
         __syncwarp();
     }
     /* Odd blocks: a bit for each score; keys that padding forbids, but in full blocks. */
     __device__ __forceinline__ void forbid(float (&s)[S::KEYS / 2]) const {
-        uint64_t open = ~UINT64_C(0);
+        typedef typename bsri_flash_mask<S::KEYS>::bits mask;
+        mask open = (mask)~(mask)0;
         if (m.pads & 2) {
             open = note.open;
 #pragma unroll
-            for (int n = 0; n < S::KEYS / 8; n++) open |= full(n >> m.piece_bits) ? UINT64_C(255) << 8 * n : 0;
+            for (int n = 0; n < S::KEYS / 8; n++) open |= full(n >> m.piece_bits) ? (mask)255 << 8 * n : 0;
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint64_t bits = m.odd ? open & note.bits[row - t.row + quad + 8 * h] : open;
+            const mask bits = m.odd ? open & note.bits[row - t.row + quad + 8 * h] : open;
 #pragma unroll
             for (int n = 0; n < S::KEYS / 8; n++) {
                 const uint32_t two = (uint32_t)(bits >> 32 * (n / 4)) >> pair;
@@ -9189,13 +9218,14 @@ template <class S> struct bsri_flash_row_again {
     const bsri_flash_place &place;
     bsri_dev_query *const t; /* of the warp; plain scores do without */
     const int row, lane = threadIdx.x % 32;
-    float out[S::HD / 32] = {};
+    static constexpr int EACH = S::HD == 128 ? 4 : 2; /* columns of a lane at a time */
+    float out[EACH];
 
     __device__ __forceinline__ bsri_flash_row_again(const bsri_dev_flash &m_, const bsri_flash_place &place_, bsri_dev_query *t_,
                                                     int row_)
         : m(m_), p(m_.p), place(place_), t(t_), row(row_) {}
     /* `count` keys from `key` on, of a block, the first at `value`: exponentials of scores relative to base, times values. */
-    __device__ __forceinline__ void keys(int key, int count, int64_t value, bool full, float base) {
+    __device__ __forceinline__ void keys(int key, int count, int64_t value, bool full, float base, int column) {
         const int64_t shared = place.item - place.item % p.heads, head = place.item % p.heads;
         const int64_t q = bsri_dense_offset(&p.batch, place.item, &p.q) + row * p.q.row_stride;
         const int64_t k = bsri_dense_offset(&p.batch, shared + head / p.k_group, &p.k) + (key + lane) * p.k.row_stride;
@@ -9218,16 +9248,19 @@ template <class S> struct bsri_flash_row_again {
             const float probability = __shfl_sync(~0u, x, j);
             if (!(allowed >> j & 1)) continue;
 #pragma unroll
-            for (int i = 0; i < S::HD / 32; i++)
-                if (lane + 32 * i < p.v.cols)
-                    out[i] += probability * bsri_dev_half(p.v.data, p.q.dtype, v + j * p.v.row_stride + lane + 32 * i);
+            for (int i = 0; i < EACH; i++)
+                if (column + 32 * i < p.v.cols)
+                    out[i] += probability * bsri_dev_half(p.v.data, p.q.dtype, v + j * p.v.row_stride + column + 32 * i);
         }
     }
-    __device__ __forceinline__ void run(int64_t to, float base, float factor) {
+    /* Columns `column`, 32 beside it, ... */
+    __device__ __forceinline__ void run(int64_t to, float base, float factor, int column) {
         const bsri_arrays w = bsri_matrix_walk(&p.batch, place.item, &p.mask);
         const int cols = (int)p.mask.block_cols, br = row / (int)p.mask.block_rows, dt = p.mask.index_dtype;
         const int32_t *counts = p.lengths.key_counts;
         if (counts) counts += place.item / p.heads * p.lengths.key_counts_stride;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) out[i] = 0;
         if constexpr (S::OPTIONS) {
             if (lane == 0) t->begin_row(p, place.item, row);
             __syncwarp();
@@ -9244,12 +9277,12 @@ template <class S> struct bsri_flash_row_again {
             for (int key = from; key < end; key += 32)
                 keys(key, min(32, end - key),
                      at * p.ms[0] + row % (int)p.mask.block_rows * p.ms[1] + (key - bc * cols) * p.ms[2], kind == BSR_BLOCK_FULL,
-                     base);
+                     base, column);
         }
 #pragma unroll
-        for (int i = 0; i < S::HD / 32; i++)
-            if (lane + 32 * i < p.v.cols)
-                bsri_dev_store(p.out.data, p.out.dtype, to + (lane + 32 * i) * p.out.col_stride, out[i] * factor);
+        for (int i = 0; i < EACH; i++)
+            if (column + 32 * i < p.v.cols)
+                bsri_dev_store(p.out.data, p.out.dtype, to + (column + 32 * i) * p.out.col_stride, out[i] * factor);
         __syncwarp();
     }
 };
@@ -9349,7 +9382,8 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_flash &m, const 
         const float scale = __shfl_sync(~0u, low ? factor[0] : factor[1], from);
         if ((low ? bad[0] : bad[1]) >> from & 15) {
             bsri_flash_row_again<S> again(m, t, row_alone, t.row + r - lane / 4 + i);
-            again.run(to, base, scale);
+#pragma unroll 1
+            for (int column = lane; column - lane < p.v.cols; column += 32 * again.EACH) again.run(to, base, scale, column);
         }
     }
 }
@@ -9361,9 +9395,8 @@ template <class S> struct bsri_flash_consumer {
     const bsri_dev_flash &m;
     bsri_flash_stream<S> &c;
     const bsri_flash_stage<S> *const notes;
-    const int group, first, r; /* first rows of this warp and this thread in a tile */
-    const uint32_t ring_at, queries;
-    char *const scratch; /* of the warp, where there is everything */
+    const uint32_t base; /* of the stream's memory */
+    char *const warps; /* rooms of all warps, where there is everything */
     bsri_pipe<0> ring = {0, 0};
     bsri_pipe<S::QUERIES> q = {0, 0};
     uint32_t tiles = 0;           /* begun so far */
@@ -9372,15 +9405,21 @@ template <class S> struct bsri_flash_consumer {
     bool shield; /* a score of the tile was forbidden */
 
     __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_,
-                                                   const bsri_flash_stage<S> *notes_, uint32_t memory, char *warps, int of)
-        : m(m_), c(c_), notes(notes_), group(of), first((bsri_flash_joined<S>(m_) ? group * 64 : 0) + threadIdx.x / 32 % 4 * 16),
-          r(first + threadIdx.x % 32 / 4), ring_at(memory + S::QUERIES * bsri_flash_query<S>(m_)),
-          queries(memory + (bsri_flash_joined<S>(m_) ? group * 64 * 128 : 0)), scratch(warps + threadIdx.x / 32 * S::SCRATCH) {}
+                                                   const bsri_flash_stage<S> *notes_, uint32_t memory, char *warps_)
+        : m(m_), c(c_), notes(notes_), base(memory), warps(warps_) {}
+    /* The thread's number; with everything it is read anew, so that what follows from it is not kept: registers are scarce. */
+    static __device__ __forceinline__ int thread(void) { return S::OPTIONS ? bsri_dev_thread() : (int)threadIdx.x; }
+    __device__ __forceinline__ int group(void) const { return thread() / 128; }
+    /* First rows of this warp, of this thread in a tile. */
+    __device__ __forceinline__ int first(void) const { return thread() / 32 % (bsri_flash_joined<S>(m) ? 8 : 4) * 16; }
+    __device__ __forceinline__ int r(void) const { return first() + thread() % 32 / 4; }
+    __device__ __forceinline__ uint32_t ring_at(void) const { return base + S::QUERIES * bsri_flash_query<S>(m); }
+    __device__ __forceinline__ uint32_t queries(void) const { return base + (bsri_flash_joined<S>(m) ? group() * 64 * 128 : 0); }
     /* Sharing a stream: the other warpgroup's products go first, or next. */
     __device__ __forceinline__ void scheduler_barrier(bool begin) const {
         if (!bsri_flash_joined<S>(m)) return;
-        if (begin) bsri_named_sync(2 + group, 256);
-        else bsri_named_arrive(3 - group, 256);
+        if (begin) bsri_named_sync(2 + group(), 256);
+        else bsri_named_arrive(3 - group(), 256);
     }
     __device__ __forceinline__ const bsri_flash_place &place(void) const { return c.place[(tiles - 1) & 3]; }
     /* Products of narrow heads are fewer: half, three quarters, or all of HD. Each way has a fence and a commit of its own, else
@@ -9403,8 +9442,8 @@ template <class S> struct bsri_flash_consumer {
     }
     /* Scores of the keys in `key_stage`. */
     __device__ __forceinline__ void form(float (&s)[S::KEYS / 2]) const {
-        const uint64_t x = bsri_wgmma_desc<128>(queries + q.stage * bsri_flash_query<S>(m), 0);
-        const uint64_t y = bsri_wgmma_desc<128>(ring_at + key_stage * S::STAGE, 0);
+        const uint64_t x = bsri_wgmma_desc<128>(queries() + q.stage * bsri_flash_query<S>(m), 0);
+        const uint64_t y = bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
         if constexpr (S::HD > 64) {
             if (m.k_columns == S::HD / 2) return form_columns<S::HD / 2>(s, x, y);
             if (m.k_columns == S::HD / 4 * 3) return form_columns<S::HD / 4 * 3>(s, x, y);
@@ -9413,7 +9452,7 @@ template <class S> struct bsri_flash_consumer {
     }
     /* Probabilities times the values in the ring's next stage. */
     __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
-        const uint64_t y = bsri_wgmma_desc<128>(ring_at + ring.stage * S::STAGE, S::KEYS * 128);
+        const uint64_t y = bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
         bsri_flash_wait(c.full, ring.stage, ring.phase);
         if constexpr (S::HD > 64) {
             if (m.v_columns == S::HD / 2) return add_columns<S::HD / 2>(out, a, y);
@@ -9428,8 +9467,7 @@ template <class S> struct bsri_flash_consumer {
         ring.advance(bsri_flash_stages<S>(m));
     }
     __device__ __forceinline__ bsri_flash_warp<S> scores_of(int block_row) const {
-        const bsri_flash_place &t = place();
-        return bsri_flash_warp<S>(m, notes[key_stage], t, scratch, t.row + first, block_row);
+        return bsri_flash_warp<S>(m, notes[key_stage], place(), warps, bsri_dev_thread(), block_row);
     }
     /* The next key tile, the first of its query tile or a later one. */
     __device__ __forceinline__ void open(void) {
@@ -9444,7 +9482,7 @@ template <class S> struct bsri_flash_consumer {
     }
     __device__ __forceinline__ int block_row(void) const {
         const uint32_t rows = (uint32_t)m.p.mask.block_rows, row = (uint32_t)place().row;
-        return bsri_flash_joined<S>(m) || (S::OPTIONS && m.odd) ? 0 : (int)((row + first) / rows - row / rows);
+        return bsri_flash_joined<S>(m) || (S::OPTIONS && m.odd) ? 0 : (int)((row + first()) / rows - row / rows);
     }
     /* The next query tile: its first scores are being formed when this returns. */
     __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
@@ -9458,11 +9496,11 @@ template <class S> struct bsri_flash_consumer {
         const bsri_flash_stage<S> &note = notes[key_stage];
         bsri_wgmma_done(s);
         if constexpr (S::OPTIONS) {
-            if (m.changes) bsri_flash_change<S>(s, m, note, place().slope, place().row + r);
+            if (m.changes) bsri_flash_change<S>(s, m, note, place().slope, place().row + r());
             shield |= scores_of(block_row).modify(s, flags);
         }
         if ((flags & BSRI_FLASH_MASKED) && !(S::OPTIONS && m.odd)) {
-            if (flags & BSRI_FLASH_EDGED) bsri_flash_cut<S>(s, m, note, block_row, place(), place().row + r);
+            if (flags & BSRI_FLASH_EDGED) bsri_flash_cut<S>(s, m, note, block_row, place(), place().row + r());
             else bsri_flash_forbid<S>(s, m, note, block_row);
             shield = true;
         }
@@ -9493,23 +9531,28 @@ template <class S> struct bsri_flash_consumer {
             bsri_flash_arrive(c.empty, key_stage);
             return;
         }
-        modify(s, row_of);
-        bsri_flash_fold(s, top, sum, factor, m.p.unit, m.lazy);
-        drop(s, row_of);
-        pack(a, s);
+        if constexpr (!S::OPTIONS) { /* all that happens to scores twice: else the loop has no register left for the first time */
+            modify(s, row_of);
+            bsri_flash_fold(s, top, sum, factor, m.p.unit, m.lazy);
+            pack(a, s);
+        }
 #pragma unroll 1
-        while (!(flags & BSRI_FLASH_LAST)) {
-            open(), ask(row_of);
-            scheduler_barrier(true), form(s), add(out, a), scheduler_barrier(false);
-            bsri_wgmma_wait<1>();
+        for (bool fresh = S::OPTIONS; fresh || !(flags & BSRI_FLASH_LAST); fresh = false) {
+            if (!S::OPTIONS || !fresh) {
+                open(), ask(row_of);
+                scheduler_barrier(true), form(s), add(out, a), scheduler_barrier(false);
+                bsri_wgmma_wait<1>();
+            }
             modify(s, row_of);
             const bool grown = bsri_flash_fold(s, top, sum, factor, m.p.unit, m.lazy);
             drop(s, row_of);
-            bsri_flash_hold(sum);
-            added(out);
-            if (grown) {
+            if (!S::OPTIONS || !fresh) {
+                bsri_flash_hold(sum);
+                added(out);
+                if (grown) {
 #pragma unroll
-                for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
+                    for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
+                }
             }
             pack(a, s);
         }
@@ -9522,7 +9565,7 @@ template <class S> struct bsri_flash_consumer {
 template <class S>
 __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri_flash_stream<S> &c,
                                                    const bsri_flash_stage<S> *notes, uint32_t memory, char *warps, int group) {
-    bsri_flash_consumer<S> w(m, c, notes, memory, warps, group);
+    bsri_flash_consumer<S> w(m, c, notes, memory, warps);
     float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2];
     if (group == 1) w.scheduler_barrier(false);
     w.begin(s);
@@ -9531,7 +9574,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
         w.tile(s, out, top, sum);
         const bsri_flash_place &done = w.place();
         w.begin(s);
-        bsri_flash_store<S>(m, done, w.r, out, top, sum, w.shield, (bsri_dev_query *)(w.scratch + S::SCRATCH - S::ALONE));
+        bsri_flash_store<S>(m, done, w.r(), out, top, sum, w.shield, (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
     }
     bsri_wgmma_wait<0>();
 }

@@ -564,7 +564,7 @@ TEST(tiles_and_options) {
                                         {8, 8},    {16, 8},  {3, 5},     {100, 24}, {1, 1},   {2, 64},  {256, 64},
                                         {128, 24}, {7, 160}, {64, 16},   {40, 32}};
     static const int64_t heads_of[] = {64, 128, 256};
-    static const int adds[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I32};
+    static const int adds[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
     static const int says[] = {BSR_BOOL, BSR_I8, BSR_F16, BSR_F32, BSR_F64, BSR_I64};
     int k;
     for (k = 0; k < 240; k++) {

@@ -223,6 +223,8 @@ struct gm_call {
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
+    bsr_lengths lengths = BSR_ZERO;
+    bsr_attention_extra extra = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
@@ -294,6 +296,7 @@ struct gm_call {
             bsr_matrix *m = &matrix[i];
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
@@ -351,6 +354,15 @@ struct gm_call {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
+        attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
+        attention.block_kind = (const uint8_t *)place(o->block_kind, 0, false, false, true);
+        if (o->lengths) {
+            lengths = *o->lengths, attention.lengths = &lengths;
+            lengths.q_lengths = (const int32_t *)place(lengths.q_lengths, 0, false, false, true);
+            lengths.k_lengths = (const int32_t *)place(lengths.k_lengths, 0, false, false, true);
+            lengths.key_counts = (const int32_t *)place(lengths.key_counts, 0, false, false, true);
+        }
+        if (o->extra) extra = *o->extra, attention.extra = &extra, extra.row_max = map(o->extra->row_max, true);
         return &attention;
     }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
