@@ -254,6 +254,12 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
+/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
+__device__ __forceinline__ int bsri_dev_thread(void) {
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
 /* A barrier of so many threads. Number 0 is __syncthreads', 1 bsri_producer_sync's in kernels that call that; which others a
    kernel has stands at its head. */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
@@ -3965,12 +3971,6 @@ struct bsri_wgmma_item {
         item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
-/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
-__device__ __forceinline__ int bsri_dev_thread(void) {
-    int x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
 /* 32 units, longest first: cost, 31 - unit. */
 __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
     const int lane = bsri_dev_thread() % 32;
@@ -7258,7 +7258,7 @@ struct bsri_dev_query {
     __device__ __forceinline__ void begin_row(const bsri_dev_attention &p, int64_t of, int64_t at) {
         item = of, batch = bsri_divide(item, p.heads), head = item - batch * p.heads, br = bsri_divide(at, p.mask.block_rows);
         inner = at - br * p.mask.block_rows, row = at, rows = 1, panel = 0;
-        begin_rows(p);
+        begin_rows(p), begin_options(p);
     }
     __device__ __forceinline__ void begin_rows(const bsri_dev_attention &p) {
         mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
@@ -7268,6 +7268,11 @@ struct bsri_dev_query {
         relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        limit = p.k.rows;
+        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
+    }
+    /* What tier mma has not: lengths, kinds, windows, numbers of the item. */
+    __device__ __forceinline__ void begin_options(const bsri_dev_attention &p) {
         q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
         k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
         counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
@@ -7458,7 +7463,10 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     __shared__ bool some;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        if (threadIdx.x == 0) some = t.begin(p, work);
+        if (threadIdx.x == 0) {
+            some = t.begin(p, work);
+            if (some) t.begin_options(p);
+        }
         __syncthreads();
         if (!some) {
             __syncthreads();
@@ -7496,12 +7504,6 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
     asm volatile("{.reg .pred p; setp.eq.s32 p, %2, %3; selp.b32 %0, %1, %0, p;}" : "+r"(to) : "r"(from), "r"(a), "r"(b));
 }
 
-/* threadIdx.x, read where it stands. */
-__device__ __forceinline__ int bsri_dev_thread(void) {
-    int x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
@@ -7806,7 +7808,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #pragma unroll
                 for (int n = 0; n < NT * 4; n++) s[i][n / 4][n % 4] *= (float)p.scale;
         }
-        if (p.modifies) {
+        if (FULL && p.modifies) {
 #pragma unroll
             for (int i = 0; i < MT; i++) {
                 put(s[i]);
@@ -7984,7 +7986,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
         bsri_cp_async_commit();
         const bool shield = modify(s, forbidden, cur, block);
         fold(s);
-        if (p.drops) drop(s, cur);
+        if (FULL && p.drops) drop(s, cur);
         parts a;
 #pragma unroll
         for (int i = 0; i < MT; i++)

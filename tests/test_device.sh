@@ -46,7 +46,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
         section bsrsparse_kernels.cuh device-scores
         section bsrsparse_kernels.cuh attention-scores
         section bsrsparse_kernels.cuh attention-simt
-        section bsrsparse_kernels.cuh attention-mma-scores | sed '/^__device__ __forceinline__ void bsri_dev_pick(/,/^}/d; /^__device__ __forceinline__ void bsri_dev_opaque(/d; /^__device__ __forceinline__ int bsri_dev_thread(/,/^}/d'
+        section bsrsparse_kernels.cuh attention-mma-scores | sed '/^__device__ __forceinline__ void bsri_dev_pick(/,/^}/d; /^__device__ __forceinline__ void bsri_dev_opaque(/d'
         section bsrsparse_kernels.cuh attention-wgmma-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
         section bsrsparse_kernels.cuh attention-wgmma-load
         section bsrsparse_kernels.cuh attention-wgmma-scores
