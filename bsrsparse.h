@@ -15472,6 +15472,7 @@ typedef struct bsri_dev_flash {
     bsri_tensor_batch batch[3]; /* of q, k, v */
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
     int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
+    int32_t narrow;                                 /* a head has less columns than the kernel */
     int32_t k_columns, v_columns, k_atoms, v_atoms; /* of a head that are multiplied; atoms of 64 that are fetched of k, of v */
     int32_t overhead;                  /* what a tile takes beside its blocks, in blocks */
     int64_t scan;                      /* tiles that are looked through for long ones at first; 0: none are */
@@ -15726,6 +15727,7 @@ template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
                                 : HD == 128 ? 128 / STREAMS
                                             : 64 / STREAMS;
     static constexpr int PIECES = KEYS / 16, LISTS = OPTIONS ? 64 : 4, LOADS = (BSRI_FLASH_GRID * STREAMS + 31) / 32;
+    static constexpr bool ROOM = WAY != BSRI_FLASH_TWO; /* for what streams have to do, in shared memory */
     static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2, QUERIES = HD == 256 || (OPTIONS && HD == 128) ? 1 : 2;
     static constexpr int FIT = ((224 << 10) / STREAMS - QUERIES * QUERY) / STAGE;
     static constexpr int STAGES = OPTIONS ? (HD == 64 ? 6 : 4) : FIT < 8 ? FIT : 8, MOST = OPTIONS ? 2 * STAGES : STAGES;
@@ -18068,6 +18070,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     m->lane_bits = br % 64 == 0 ? 5 : br % 32 == 0 ? 4 : 3;
     m->k_columns = bsri_flash_columns(p->q.cols, w.head), m->k_atoms = (int32_t)bsri_ceil_div(m->k_columns, 64);
     m->v_columns = bsri_flash_columns(p->v.cols, w.head), m->v_atoms = (int32_t)bsri_ceil_div(m->v_columns, 64);
+    m->narrow = m->k_columns < w.head || m->v_columns < w.head;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
     if (p->items * m->p.tiles > 0x40000000) return bsri_no(BSR_WHY_SIZE);
     c.tile_rows = rows, c.grid = bsri_ceil_div(p->items * m->p.tiles, joined ? 1 : 2), c.pdl = 1;

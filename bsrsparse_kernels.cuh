@@ -7207,6 +7207,46 @@ __device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at
     }
 }
 
+/* The same of four rows of a column, `step` floats apart, with what they load on its way together: n of them. */
+__device__ __forceinline__ void bsri_dev_user_scores(int id, float *x, int step, int n, const bsr_position *first,
+                                                     const void *user_data) {
+    bsr_position at = *first;
+    float v[4] = {};
+    (void)at, (void)user_data;
+#define BSRI_FOUR(call)                                                                        \
+    for (int r = 0; r < n; r += 4) {                                                           \
+        _Pragma("unroll") for (int k = 0; k < 4; k++) v[k] = x[(r + k) * step];                \
+        _Pragma("unroll") for (int k = 0; k < 4; k++) at.row = first->row + min(r + k, n - 1), v[k] = call; \
+        _Pragma("unroll") for (int k = 0; k < 4; k++) x[(r + k) * step] = v[k];                \
+    }                                                                                          \
+    break;
+    switch (id) {
+#ifdef BSR_USER_SCORES
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: BSRI_FOUR(name(v[k], &at, user_data))
+        BSR_USER_SCORES(BSRI_X)
+#undef BSRI_X
+#endif
+        default: break;
+    }
+}
+__device__ __forceinline__ void bsri_dev_user_masks(int id, float *x, int step, int n, const bsr_position *first,
+                                                    const void *user_data) {
+    bsr_position at = *first;
+    float v[4] = {};
+    (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_MASKS
+#define BSRI_X(name) \
+    case BSR_MASK_##name: BSRI_FOUR(name(&at, user_data) ? v[k] : __int_as_float((int)0xff800000u))
+        BSR_USER_MASKS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: break;
+    }
+#undef BSRI_FOUR
+}
+
 /* Philox4x32-10 for columns 4*group .. 4*group+3; as bsri_philox. */
 __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, int64_t row, int64_t head, int64_t batch) {
     uint32_t x0 = (uint32_t)group, x1 = (uint32_t)row, x2 = (uint32_t)head, x3 = (uint32_t)batch;
@@ -7506,6 +7546,7 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ void bsri_dev_opaque(uint64_t &x) { asm volatile("" : "+l"(x)); }
 
 /* Fragments of a row of tiles move one to the front, the first to the end: what a rolled loop does with registers. */
 template <int N> __device__ __forceinline__ void bsri_dev_rotate(float (&x)[N][4]) {
@@ -8136,7 +8177,7 @@ template <class S, bool OPTIONS = S::OPTIONS> struct bsri_flash_stage {
 template <class S> struct bsri_flash_stage<S, true> : bsri_flash_stage<S, false> {
     int32_t place[S::PIECES][4]; /* of each block row the stored block */
     typename bsri_flash_mask<S::KEYS>::bits open, bits[64]; /* keys that padding does not forbid; odd blocks: that each row has */
-    float pad[S::KEYS];                                      /* what is added to every row */
+    alignas(16) float pad[S::KEYS];                          /* what is added to every row */
 };
 /* A query tile, as the fetching warp sees it. */
 template <class S> struct bsri_flash_tile {
@@ -8164,7 +8205,7 @@ template <class S> struct bsri_flash_control {
     bsri_flash_stream<S> stream[S::STREAMS];
     bsri_flash_stage<S> note[S::STREAMS * S::STAGES]; /* of one stream after another, or of the one that has both's stages */
     uint16_t count[BSRI_FLASH_BINS];    /* tiles of the window by length; then where the next of a length goes */
-    uint32_t load[S::OPTIONS ? S::LOADS * 32 : 1]; /* of streams */
+    uint32_t load[S::ROOM ? S::LOADS * 32 : 1]; /* of streams */
     uint16_t order[S::WINDOW];          /* the window, longest first: length << 10 | place in the window */
 };
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
@@ -8303,8 +8344,8 @@ struct bsri_flash_bins {
     __device__ __forceinline__ int of(int k) const { return (int)((k < LOW ? word[0] >> 6 * k : word[1] >> 6 * (k - LOW)) & 63); }
     template <class S> __device__ __forceinline__ void read(const bsri_dev_flash &m, int64_t base, int n) {
         word[0] = word[1] = 0;
-#pragma unroll 4
-        for (int k = 0; k < EACH; k++) {
+#pragma unroll 6
+        for (int k = 0; k * 32 < n; k++) {
             const int i = k * 32 + (int)threadIdx.x % 32;
             const uint64_t b = i < n ? (uint64_t)bsri_flash_bin(m, bsri_flash_length<S>(m, base + i)) : 0;
             if (k < LOW) word[0] |= b << 6 * k;
@@ -8349,24 +8390,20 @@ __device__ __forceinline__ int bsri_flash_sort(bsri_flash_control<S> &c, const b
 template <class S> struct bsri_flash_loads {
     static constexpr int EACH = S::LOADS;
     uint32_t *const room; /* of the lane */
-    uint32_t here[S::OPTIONS ? 1 : EACH];
+    uint32_t here[S::ROOM ? 1 : EACH];
 
     __device__ __forceinline__ bsri_flash_loads(bsri_flash_control<S> &c) : room(c.load + threadIdx.x % 32) {}
-    __device__ __forceinline__ uint32_t of(int j) const { return S::OPTIONS ? room[j * 32] : here[S::OPTIONS ? 0 : j]; }
+    __device__ __forceinline__ uint32_t of(int j) const { return S::ROOM ? room[j * 32] : here[S::ROOM ? 0 : j]; }
     __device__ __forceinline__ void set(int j, uint32_t load) {
-        if (S::OPTIONS) room[j * 32] = load;
-        else here[S::OPTIONS ? 0 : j] = load;
+        if (S::ROOM) room[j * 32] = load;
+        else here[S::ROOM ? 0 : j] = load;
     }
     /* Of the first round, whose tiles are taken as they come. */
-    __device__ __forceinline__ void begin(const bsri_dev_flash &m, int streams) {
+    __device__ __forceinline__ void begin(const bsri_dev_flash &m, bsri_flash_bins &bins, int streams) {
+        bins.template read<S>(m, 0, streams);
 #pragma unroll
-        for (int j = 0; j < EACH; j++) set(j, ~0u);
-#pragma unroll 1
-        for (int i = (int)threadIdx.x % 32; i < streams; i += 32) {
-            const uint32_t cost = (uint32_t)(bsri_flash_length<S>(m, i) + m.overhead);
-#pragma unroll
-            for (int j = 0; j < EACH; j++) set(j, i / 32 == j ? cost : of(j)); /* a condition would put `here` into memory */
-        }
+        for (int j = 0; j < EACH; j++)
+            set(j, j * 32 + (int)threadIdx.x % 32 < streams ? bsri_flash_cost(m, bins.of(j)) : ~0u);
     }
     __device__ __forceinline__ void add(int stream, uint32_t cost) {
 #pragma unroll
@@ -8401,53 +8438,50 @@ template <class S> struct bsri_flash_loads {
     }
 };
 /* A CTA deals tiles to its streams; all CTAs come to the same shares, each by itself: tile i to stream i, as sorting would have to
-   be waited for; long ones, of all items, one to each CTA in turn; the rest window by window. */
+   be waited for; a round of the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
 template <class S> struct bsri_flash_dealer {
     const bsri_dev_flash &m;
     bsri_flash_control<S> &c;
     const int own, streams, mine; /* streams of this CTA, of all, the first of this one */
-    const int total, scan;        /* tiles of all items: less than 2^31 */
+    const int total, scan;        /* tiles of all items: less than 2^31; how many are looked through for long ones */
     bsri_flash_loads<S> loads;
     bsri_flash_bins bins;
-    int base, scanned = 0, long_one = 0; /* of the window; tiles looked through; the next one with the pattern of a long one */
+    int base, n = 0, done = 0; /* of the window; its tiles, and dealt of these */
+    int scanned = 0, looked = 0, long_one; /* tiles looked through, the lanes' first; the next one with the pattern of a long one */
     uint32_t hit = 0, given = 0, cost = 0, mean = 0; /* long tiles in the lanes; how many were given; what one takes */
-    int word = bsri_flash_bins::EACH, n = 0, done = 0; /* of the lanes' bins; tiles of the window, and dealt of these */
+    int word = bsri_flash_bins::EACH;                /* of the lanes' bins */
     bool back = true;
 
     __device__ __forceinline__ bsri_flash_dealer(const bsri_dev_flash &m_, bsri_flash_control<S> &c_)
         : m(m_), c(c_), own(bsri_flash_streams<S>(m_)), streams((int)gridDim.x * own), mine((int)blockIdx.x * own),
-          total((int)(m_.p.items * m_.p.tiles)), scan((int)m_.scan), loads(c_), base(streams) {
-        if (total <= streams) scanned = scan, base = total;
-        else loads.begin(m, streams), long_one = total;
-    }
-    /* The next long tile, and the stream that takes it; false: there is none. */
+          total((int)(m_.p.items * m_.p.tiles)), scan((int)m_.scan), loads(c_), base(streams), long_one(total) {}
+    /* The next long tile behind the first window, and the stream that takes it; false: there is none. */
     __device__ __forceinline__ bool next_long(int &work, int &stream) {
         for (;;) {
             if (long_one < total) {
                 work = long_one, long_one += scan;
-                if (work < streams) continue; /* of the first round */
+                if (work < streams + S::WINDOW) continue;
                 stream = (int)(given % gridDim.x) * own + (int)(given / gridDim.x) % own;
                 given++, loads.add(stream, cost);
                 return true;
             }
             if (hit) {
-                long_one = base + word * 32 + __ffs((int)hit) - 1, hit &= hit - 1;
+                long_one = looked + word * 32 + __ffs((int)hit) - 1, hit &= hit - 1;
                 cost = (uint32_t)(bsri_flash_length<S>(m, long_one) + m.overhead);
             } else if (++word < bsri_flash_bins::EACH) {
                 hit = __ballot_sync(~0u, bins.of(word) == BSRI_FLASH_BINS - 1);
-            } else if (scanned < scan) {
-                base = scanned, scanned += S::WINDOW, word = -1;
-                bins.template read<S>(m, base, min((int)S::WINDOW, scan - base));
+            } else if (scanned < scan && total > streams + S::WINDOW) {
+                looked = scanned, scanned += S::WINDOW, word = -1;
+                bins.template read<S>(m, looked, min((int)S::WINDOW, scan - looked));
             } else {
-                base = streams;
                 return false;
             }
         }
     }
-    /* The next window, sorted. */
+    /* A window, sorted. */
     __device__ __forceinline__ void open_window(void) {
         const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane, all = min((int)S::WINDOW, total - base);
-        bins.template read<S>(m, base, all), n = bsri_flash_sort<S>(c, bins, all, scan != 0), done = 0;
+        bins.template read<S>(m, base, all), n = bsri_flash_sort<S>(c, bins, all, scan != 0 && base > streams), done = 0;
         /* count[] has where the next of a length would go */
         const uint32_t high = lane ? c.count[bin + 1] : 0, middle = c.count[bin], low = c.count[bin - 1];
         const uint32_t sum = (middle - high) * bsri_flash_cost(m, bin) + (low - middle) * bsri_flash_cost(m, bin - 1);
@@ -8455,28 +8489,32 @@ template <class S> struct bsri_flash_dealer {
     }
     __device__ __forceinline__ void run(void) {
         bsri_flash_pipes pipes = {0};
-        enum { FIRST, LONG, WINDOWS } at = FIRST;
+        enum { FIRST, ROUND, LONG, WINDOWS } at = FIRST;
         for (;;) {
             int one = -1, two = -1;
             if (at == FIRST) {
                 if (mine < total) one = mine;
                 if (own == 2 && mine + 1 < total) two = mine + 1;
-                at = LONG;
+                at = ROUND;
             } else if (at == LONG) {
                 int tile, stream;
                 if (!next_long(tile, stream)) at = WINDOWS;
                 else if (stream == mine) one = tile;
                 else if (own == 2 && stream == mine + 1) two = tile;
-            } else if (done < n) {
+            } else if (base >= total) {
+                break;
+            } else if (!n) { /* a window begins */
+                if (at == ROUND) loads.begin(m, bins, streams);
+                open_window();
+                if (!n) base += S::WINDOW;
+            } else {
                 uint32_t entry[2];
                 done += loads.deal(m, c, done, n, mean, mine, entry, back), back = !back;
                 if (entry[0] != BSRI_FLASH_NONE) one = base + (int)(entry[0] & 1023);
                 if (own == 2 && entry[1] != BSRI_FLASH_NONE) two = base + (int)(entry[1] & 1023);
-                if (done >= n) base += S::WINDOW, n = 0; /* the window is dealt */
-            } else if (base < total) {
-                open_window();
-                if (!n) base += S::WINDOW;
-            } else break;
+                if (done >= n) base += S::WINDOW, n = 0;
+                if (at == ROUND) at = LONG;
+            }
 #pragma unroll 1
             for (int s = 0; s < own; s++) {
                 const int tile = s ? two : one;
@@ -8521,7 +8559,15 @@ template <class S> struct bsri_flash_walk {
         : columns(tile.columns), kinds(tile.kinds), counts(tile.counts), inner(0), low(tile.low), high(tile.high),
           first(tile.first), last(tile.last), k_rows(tile.k_rows) {
         const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
+        stop = k_rows;
         at = from = tile.at[group], end = tile.stop[group], buffer = tile.column[lane];
+    }
+    /* Of a bit for each lane, that of each block row. */
+    static __device__ __forceinline__ uint32_t nibble(const bsri_dev_flash &m, uint32_t lanes) {
+        uint32_t rows = lanes & 1;
+        if (m.lane_bits < 5) rows |= (lanes >> (1 << m.lane_bits) & 1) << 1;
+        if (m.lane_bits < 4) rows |= (lanes >> 16 & 1) << 2 | (lanes >> 24 & 1) << 3;
+        return rows;
     }
     __device__ __forceinline__ bool next(const bsri_dev_flash &m, bsri_flash_pieces &it) {
         const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, cols = (int)m.p.mask.block_cols;
@@ -8530,18 +8576,15 @@ template <class S> struct bsri_flash_walk {
                 const int next_one = __shfl_sync(~0u, buffer, (lane & -width) + ((at - from) & (width - 1)));
                 const uint32_t mine = at < end ? (uint32_t)next_one : 0xffffffffu, least = __reduce_min_sync(~0u, mine);
                 const uint32_t hit = __ballot_sync(~0u, mine == least);
-                uint32_t some = hit, whole = 0;
                 if (least == 0xffffffffu) return false;
+                column = (int)least, rows = nibble(m, hit), full = 0;
                 if (kinds) {
                     const int kind = mine == least ? kinds[at] : (int)BSR_BLOCK_SKIP;
-                    some = __ballot_sync(~0u, kind != BSR_BLOCK_SKIP), whole = __ballot_sync(~0u, kind == BSR_BLOCK_FULL);
+                    rows = nibble(m, __ballot_sync(~0u, kind != BSR_BLOCK_SKIP));
+                    full = nibble(m, __ballot_sync(~0u, kind == BSR_BLOCK_FULL));
                 }
-                column = (int)least, rows = full = 0, stop = k_rows;
-                if (counts) stop = min(stop, column * cols + min(cols, counts[column]));
-                for (int g = 0; g < 4; g++)
-                    if (g << m.lane_bits < 32)
-                        rows |= (some >> (g << m.lane_bits) & 1) << g, full |= (whole >> (g << m.lane_bits) & 1) << g;
-                place = at;
+                if (counts) stop = min(k_rows, column * cols + min(cols, counts[column]));
+                if (S::OPTIONS) place = at;
                 if (mine == least && ++at - from == width) {
                     from = at;
                     if (from + (lane & (width - 1)) < end)
@@ -8550,9 +8593,10 @@ template <class S> struct bsri_flash_walk {
             }
             it.key = column * cols + inner, inner += m.piece;
             if (inner == cols) inner = 0;
-        } while (!rows || it.key >= (full ? stop : min(stop, high)) || (!full && it.key + m.piece <= first));
-        it.held = min(m.piece, stop - it.key), it.rows = rows, it.full = full, it.place = place;
-        it.inside = rows == full || (it.key >= last && it.key + m.piece <= low);
+        } while (full ? it.key >= stop : !rows || it.key >= min(stop, high) || it.key + m.piece <= first);
+        it.held = min(m.piece, stop - it.key), it.rows = rows, it.full = full;
+        if (S::OPTIONS) it.place = place;
+        it.inside = (it.key >= last && it.key + m.piece <= low) || (full && rows == full);
         return true;
     }
 };
@@ -9080,18 +9124,8 @@ template <class S> struct bsri_flash_warp {
             float *x = (float *)(scratch + i * 4);
             at.col = key, at.row = row;
             if (key >= p.k.rows || !stored(piece)) continue;
-            if (p.score_function)
-#pragma unroll 4
-                for (int r = 0; r < rows; r++) {
-                    at.row = row + r;
-                    x[r * S::LINE] = bsri_dev_user_score(p.score_function, x[r * S::LINE], &at, p.user_data);
-                }
-            if (masks)
-#pragma unroll 4
-                for (int r = 0; r < rows; r++) {
-                    at.row = row + r;
-                    if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) x[r * S::LINE] = -bsri_dev_inf<float>();
-                }
+            if (p.score_function) bsri_dev_user_scores(p.score_function, x, S::LINE, rows, &at, p.user_data);
+            if (masks) bsri_dev_user_masks(p.mask_function, x, S::LINE, rows, &at, p.user_data);
         }
         __syncwarp();
 #pragma unroll
@@ -9300,23 +9334,31 @@ __device__ __forceinline__ uint32_t bsri_flash_store_rows(const bsri_dev_attenti
     const auto both = [&](auto *to, const auto &put) { /* two neighbours at a time */
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            if (h * 8 >= left) continue;
-            bool some = false;
+            const bool there = h * 8 < left;
+            bool some = false; /* also of columns that are not there: they are 0, or NaN where all are */
+            to += at[h] + pair;
 #pragma unroll
             for (int i = 0; i < S::HD / 8; i++) {
                 const float x = zero[h] ? 0.0f : sum[4 * i + 2 * h] * factor[h];
                 const float y = zero[h] ? 0.0f : sum[4 * i + 2 * h + 1] * factor[h];
-                if (i * 8 + pair < cols) put(to + at[h] + i * 8 + pair, x, y), some |= x != x || y != y;
+                some |= x != x || y != y;
+                put(to + i * 8, x, y, there && i * 8 + pair < cols);
             }
-            odd |= (uint32_t)some << h;
+            to -= at[h] + pair;
+            odd |= (uint32_t)(some && there) << h;
         }
     };
     if (p.vec2 && p.out.dtype != BSR_F32) {
-        both((uint16_t *)p.out.data, [](uint16_t *to, float x, float y) { *(uint32_t *)to = bsri_pack<typename S::type>(x, y); });
+        both((uint16_t *)p.out.data, [](uint16_t *to, float x, float y, bool yes) {
+            const uint32_t two = bsri_pack<typename S::type>(x, y);
+            if (yes) *(uint32_t *)to = two;
+        });
         return odd;
     }
     if (p.vec2) {
-        both((float *)p.out.data, [](float *to, float x, float y) { *(float2 *)to = make_float2(x, y); });
+        both((float *)p.out.data, [](float *to, float x, float y, bool yes) {
+            if (yes) *(float2 *)to = make_float2(x, y);
+        });
         return odd;
     }
 #pragma unroll 1
@@ -9400,11 +9442,10 @@ template <class S> struct bsri_flash_consumer {
     const uint32_t base; /* of the stream's memory */
     char *const warps; /* rooms of all warps, where there is everything */
     bsri_pipe<0> ring = {0, 0};
-    bsri_pipe<S::QUERIES> q = {0, 0};
-    uint32_t tiles = 0;           /* begun so far */
+    uint32_t tiles = 0, multiplied = 0; /* begun so far; of those that had keys */
     int flags = BSRI_FLASH_EMPTY; /* of the key tile in `key_stage` */
     uint32_t key_stage = 0;
-    bool shield; /* a score of the tile was forbidden */
+    static constexpr uint32_t SHIELD = 1u << 31; /* in `multiplied`, for want of registers: a score of the tile was forbidden */
 
     __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_,
                                                    const bsri_flash_stage<S> *notes_, uint32_t memory, char *warps_)
@@ -9412,55 +9453,93 @@ template <class S> struct bsri_flash_consumer {
     /* The thread's number; with everything it is read anew, so that what follows from it is not kept: registers are scarce. */
     static __device__ __forceinline__ int thread(void) { return S::OPTIONS ? bsri_dev_thread() : (int)threadIdx.x; }
     __device__ __forceinline__ int group(void) const { return thread() / 128; }
+    __device__ __forceinline__ uint32_t query(void) const { return multiplied % S::QUERIES; }
     /* First rows of this warp, of this thread in a tile. */
     __device__ __forceinline__ int first(void) const { return thread() / 32 % (bsri_flash_joined<S>(m) ? 8 : 4) * 16; }
     __device__ __forceinline__ int r(void) const { return first() + thread() % 32 / 4; }
     __device__ __forceinline__ uint32_t ring_at(void) const { return base + S::QUERIES * bsri_flash_query<S>(m); }
     __device__ __forceinline__ uint32_t queries(void) const { return base + (bsri_flash_joined<S>(m) ? group() * 64 * 128 : 0); }
-    /* Sharing a stream: the other warpgroup's products go first, or next. */
-    __device__ __forceinline__ void scheduler_barrier(bool begin) const {
-        if (!bsri_flash_joined<S>(m)) return;
-        if (begin) bsri_named_sync(2 + group(), 256);
-        else bsri_named_arrive(3 - group(), 256);
-    }
     __device__ __forceinline__ const bsri_flash_place &place(void) const { return c.place[(tiles - 1) & 3]; }
-    /* Products of narrow heads are fewer: half, three quarters, or all of HD. Each way has a fence and a commit of its own, else
-       ptxas adds groups, and to wait for the scores would be to wait for the values. */
-    template <int COLUMNS> __device__ __forceinline__ void form_columns(float (&s)[S::KEYS / 2], uint64_t x, uint64_t y) const {
+    /* Operands of products, and who is next: made before a turn begins, as the tensor cores wait for what is made in it. */
+    struct operands {
+        uint64_t x, y, v; /* queries, keys, values */
+        int own;          /* sharing a stream: the barrier that gives the turn to this warpgroup; 5 - own: to the other */
+    };
+    __device__ __forceinline__ operands ready(void) const {
+        operands o;
+        o.x = bsri_wgmma_desc<128>(queries() + query() * bsri_flash_query<S>(m), 0);
+        o.y = bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
+        o.v = bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
+        o.own = 2 + group();
+        bsri_dev_opaque(o.x), bsri_dev_opaque(o.y), bsri_dev_opaque(o.v);
+        return o;
+    }
+    /* Sharing a stream: the other warpgroup's products go first, or next. */
+    __device__ __forceinline__ void scheduler_barrier(const operands &o, bool begin) const {
+        if (!bsri_flash_joined<S>(m)) return;
+        if (begin) bsri_named_sync(o.own, 256);
+        else bsri_named_arrive(5 - o.own, 256);
+    }
+    /* Scores, of so many columns of heads; probabilities times so many of values. Each has a fence and a commit of its own also
+       where ways part, else ptxas adds groups, and to wait for the scores would be to wait for the values. */
+    template <int COLUMNS> __device__ __forceinline__ void form(float (&s)[S::KEYS / 2], const operands &o) const {
         const uint32_t lines = (uint32_t)bsri_flash_rows<S>(m);
         bsri_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < COLUMNS / 16; i++)
-            scores::ss(s, x + i / 4 * lines * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+            scores::ss(s, o.x + i / 4 * lines * 8 + i % 4 * 2, o.y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
         bsri_wgmma_commit();
     }
     template <int COLUMNS>
-    static __device__ __forceinline__ void add_columns(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4], uint64_t y) {
+    static __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4], const operands &o) {
         float(&some)[COLUMNS / 2] = reinterpret_cast<float(&)[COLUMNS / 2]>(out);
         bsri_wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < S::KEYS / 16; i++) bsri_wgmma<typename S::type, COLUMNS, 0, 1>::rs(some, a[i], y + i * 128);
+        for (int i = 0; i < S::KEYS / 16; i++) bsri_wgmma<typename S::type, COLUMNS, 0, 1>::rs(some, a[i], o.v + i * 128);
         bsri_wgmma_commit();
     }
-    /* Scores of the keys in `key_stage`. */
-    __device__ __forceinline__ void form(float (&s)[S::KEYS / 2]) const {
-        const uint64_t x = bsri_wgmma_desc<128>(queries() + q.stage * bsri_flash_query<S>(m), 0);
-        const uint64_t y = bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
-        if constexpr (S::HD > 64) {
-            if (m.k_columns == S::HD / 2) return form_columns<S::HD / 2>(s, x, y);
-            if (m.k_columns == S::HD / 4 * 3) return form_columns<S::HD / 4 * 3>(s, x, y);
-        }
-        form_columns<S::HD>(s, x, y);
+    /* Narrow heads: half, three quarters or all of the columns. */
+    __device__ __forceinline__ void form_some(float (&s)[S::KEYS / 2], const operands &o) const {
+        if (m.k_columns == S::HD / 2) form<S::HD / 2>(s, o);
+        else if (m.k_columns == S::HD / 4 * 3) form<S::HD / 4 * 3>(s, o);
+        else form<S::HD>(s, o);
     }
-    /* Probabilities times the values in the ring's next stage. */
-    __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
-        const uint64_t y = bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
-        bsri_flash_wait(c.full, ring.stage, ring.phase);
-        if constexpr (S::HD > 64) {
-            if (m.v_columns == S::HD / 2) return add_columns<S::HD / 2>(out, a, y);
-            if (m.v_columns == S::HD / 4 * 3) return add_columns<S::HD / 4 * 3>(out, a, y);
-        }
-        add_columns<S::HD>(out, a, y);
+    __device__ __forceinline__ void add_some(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4], const operands &o) const {
+        if (m.v_columns == S::HD / 2) add<S::HD / 2>(out, a, o);
+        else if (m.v_columns == S::HD / 4 * 3) add<S::HD / 4 * 3>(out, a, o);
+        else add<S::HD>(out, a, o);
+    }
+    /* The ring's next stage, of values, has landed. */
+    __device__ __forceinline__ void values(void) const { bsri_flash_wait(c.full, ring.stage, ring.phase); }
+    /* Scores of the keys in `key_stage`. */
+    __device__ __forceinline__ void form_scores(float (&s)[S::KEYS / 2]) const {
+        const operands o = ready();
+        if constexpr (S::HD > 64)
+            if (m.narrow) {
+                scheduler_barrier(o, true), form_some(s, o), scheduler_barrier(o, false);
+                return;
+            }
+        scheduler_barrier(o, true), form<S::HD>(s, o), scheduler_barrier(o, false);
+    }
+    /* The same, then the probabilities before them times the values in the ring's next stage. */
+    __device__ __forceinline__ void form_and_add(float (&s)[S::KEYS / 2], float (&out)[S::HD / 2],
+                                                 const uint32_t (&a)[S::KEYS / 16][4]) const {
+        const operands o = ready();
+        values();
+        if constexpr (S::HD > 64)
+            if (m.narrow) {
+                scheduler_barrier(o, true), form_some(s, o), add_some(out, a, o), scheduler_barrier(o, false);
+                return;
+            }
+        scheduler_barrier(o, true), form<S::HD>(s, o), add<S::HD>(out, a, o), scheduler_barrier(o, false);
+    }
+    /* Probabilities times the tile's last values. */
+    __device__ __forceinline__ void add_last(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
+        const operands o = ready();
+        values();
+        if constexpr (S::HD > 64)
+            if (m.narrow) return add_some(out, a, o);
+        add<S::HD>(out, a, o);
     }
     __device__ __forceinline__ void added(float (&out)[S::HD / 2]) {
         bsri_wgmma_wait<0>();
@@ -9468,8 +9547,8 @@ template <class S> struct bsri_flash_consumer {
         bsri_flash_arrive(c.empty, ring.stage);
         ring.advance(bsri_flash_stages<S>(m));
     }
-    __device__ __forceinline__ bsri_flash_warp<S> scores_of(int block_row) const {
-        return bsri_flash_warp<S>(m, notes[key_stage], place(), warps, bsri_dev_thread(), block_row);
+    __device__ __forceinline__ bsri_flash_warp<S> scores_of(uint32_t stage, int block_row) const {
+        return bsri_flash_warp<S>(m, notes[stage], place(), warps, bsri_dev_thread(), block_row);
     }
     /* The next key tile, the first of its query tile or a later one. */
     __device__ __forceinline__ void open(void) {
@@ -9477,10 +9556,16 @@ template <class S> struct bsri_flash_consumer {
         key_stage = ring.stage, flags = notes[key_stage].flags;
         ring.advance(bsri_flash_stages<S>(m));
     }
-    /* Numbers that meet the scores are asked for. */
-    __device__ __forceinline__ void ask(int block_row) const {
+    /* Numbers that meet the scores of a stage's keys are asked for. */
+    __device__ __forceinline__ void ask(uint32_t stage, int block_row) const {
         if constexpr (S::OPTIONS)
-            if (m.ahead >= 0) scores_of(block_row).ask(m.ahead), bsri_cp_async_commit();
+            if (m.ahead >= 0) scores_of(stage, block_row).ask(m.ahead), bsri_cp_async_commit();
+    }
+    /* The same of the keys in the ring's next stage, ahead of time. */
+    __device__ __forceinline__ void ask_next(int block_row) const {
+        if constexpr (S::OPTIONS)
+            if (m.ahead >= 0 && !(flags & BSRI_FLASH_LAST))
+                bsri_flash_wait(c.full, ring.stage, ring.phase), ask(ring.stage, block_row);
     }
     __device__ __forceinline__ int block_row(void) const {
         const uint32_t rows = (uint32_t)m.p.mask.block_rows, row = (uint32_t)place().row;
@@ -9490,8 +9575,8 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
         open();
         if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, tiles++ % BSRI_FLASH_PLANS);
-        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.stage, q.phase), ask(block_row());
-        scheduler_barrier(true), form(s), scheduler_barrier(false); /* also where there are none: scores that nobody reads */
+        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, query(), multiplied / S::QUERIES % 2), ask(key_stage, block_row());
+        form_scores(s); /* also where there are none: scores that nobody reads */
     }
     /* The scores are there: they are changed, what is forbidden goes, their keys' stage is free. */
     __device__ __forceinline__ void modify(float (&s)[S::KEYS / 2], int block_row) {
@@ -9499,19 +9584,19 @@ template <class S> struct bsri_flash_consumer {
         bsri_wgmma_done(s);
         if constexpr (S::OPTIONS) {
             if (m.changes) bsri_flash_change<S>(s, m, note, place().slope, place().row + r());
-            shield |= scores_of(block_row).modify(s, flags);
+            if (scores_of(key_stage, block_row).modify(s, flags)) multiplied |= SHIELD;
         }
         if ((flags & BSRI_FLASH_MASKED) && !(S::OPTIONS && m.odd)) {
             if (flags & BSRI_FLASH_EDGED) bsri_flash_cut<S>(s, m, note, block_row, place(), place().row + r());
             else bsri_flash_forbid<S>(s, m, note, block_row);
-            shield = true;
+            multiplied |= SHIELD;
         }
         if (!(S::OPTIONS && m.p.drops)) bsri_flash_arrive(c.empty, key_stage);
     }
     /* Probabilities are there. */
     __device__ __forceinline__ void drop(float (&s)[S::KEYS / 2], int block_row) const {
         if constexpr (S::OPTIONS)
-            if (m.p.drops) scores_of(block_row).drop(s), bsri_flash_arrive(c.empty, key_stage);
+            if (m.p.drops) scores_of(key_stage, block_row).drop(s), bsri_flash_arrive(c.empty, key_stage);
     }
     static __device__ __forceinline__ void pack(uint32_t (&a)[S::KEYS / 16][4], const float (&s)[S::KEYS / 2]) {
 #pragma unroll
@@ -9524,7 +9609,7 @@ template <class S> struct bsri_flash_consumer {
         const int row_of = block_row();
         float factor[2];
         uint32_t a[S::KEYS / 16][4];
-        shield = false;
+        multiplied &= ~SHIELD;
         top[0] = top[1] = -bsri_dev_inf<float>(), sum[0] = sum[1] = 0;
 #pragma unroll
         for (int i = 0; i < S::HD / 2; i++) out[i] = 0;
@@ -9541,11 +9626,12 @@ template <class S> struct bsri_flash_consumer {
 #pragma unroll 1
         for (bool fresh = S::OPTIONS; fresh || !(flags & BSRI_FLASH_LAST); fresh = false) {
             if (!S::OPTIONS || !fresh) {
-                open(), ask(row_of);
-                scheduler_barrier(true), form(s), add(out, a), scheduler_barrier(false);
+                open();
+                form_and_add(s, out, a);
                 bsri_wgmma_wait<1>();
             }
             modify(s, row_of);
+            ask_next(row_of);
             const bool grown = bsri_flash_fold(s, top, sum, factor, m.p.unit, m.lazy);
             drop(s, row_of);
             if (!S::OPTIONS || !fresh) {
@@ -9558,9 +9644,9 @@ template <class S> struct bsri_flash_consumer {
             }
             pack(a, s);
         }
-        bsri_flash_arrive(c.q_empty, q.stage);
-        q.advance();
-        add(out, a);
+        bsri_flash_arrive(c.q_empty, query());
+        multiplied++;
+        add_last(out, a);
         added(out);
     }
 };
@@ -9569,14 +9655,14 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
                                                    const bsri_flash_stage<S> *notes, uint32_t memory, char *warps, int group) {
     bsri_flash_consumer<S> w(m, c, notes, memory, warps);
     float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2];
-    if (group == 1) w.scheduler_barrier(false);
+    if (group == 1) w.scheduler_barrier(w.ready(), false);
     w.begin(s);
 #pragma unroll 1
     while (!(w.flags & BSRI_FLASH_EXIT)) {
         w.tile(s, out, top, sum);
         const bsri_flash_place &done = w.place();
         w.begin(s);
-        bsri_flash_store<S>(m, done, w.r(), out, top, sum, w.shield, (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
+        bsri_flash_store<S>(m, done, w.r(), out, top, sum, (w.multiplied & w.SHIELD) != 0, (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
     }
     bsri_wgmma_wait<0>();
 }

@@ -226,6 +226,7 @@ template <int N> static void bsri_setmaxnreg_dec(void) {}
 static void bsri_fence_proxy_async(void) {}
 static bool bsri_elect_one(void) { return threadIdx.x % 32 == 0; }
 static void bsri_dev_opaque(uint32_t &) {}
+static void bsri_dev_opaque(uint64_t &) {}
 static int bsri_dev_thread(void) { return (int)threadIdx.x; }
 template <int N = 0> struct bsri_pipe {
     uint32_t stage, phase;
