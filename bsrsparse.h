@@ -214,7 +214,7 @@
      pattern have it, rows and columns of COO, attached views (made for this matrix, going by the header; the transposed index
      is that of this pattern; the schedule names every line once), scatter lists (in range, on tiles, no output twice). So does
      bsr_validate, which then does not wait and may be captured, and wants ascending columns besides.
-     The word is the complement of operand << 58 | item << 50 | index (an index of all ones: -1), so the least finding by
+     The word is the complement of operand << 56 | item << 48 | index (an index of all ones: -1), so the least finding by
      operand, then item, then index is the one that is told, however threads come. An index counts on through the patterns
      of a batch; what stood there is not told (BSR_VALUE_UNKNOWN).
      It costs two launches, one more for each further matrix, and a pass over the arrays. The operation's kernels do not start
@@ -424,7 +424,7 @@ typedef enum bsr_op {
     BSR_OP_FORCE_32 = 0x7fffffff
 } bsr_op;
 
-/* Which argument an error speaks of: name, value, text. Below 63: has index arrays, so bsr_exec.device_status may name it. */
+/* Which argument an error speaks of: name, value, text. Below 255, for bsr_exec.device_status. */
 #define BSR_OPERAND_LIST(X)                                                                                      \
     X(BSR_ARG_NONE, 0, "the call")                                                                               \
     X(BSR_ARG_A, 1, "a") X(BSR_ARG_B, 2, "b") X(BSR_ARG_OUT, 3, "out") X(BSR_ARG_INPUT, 4, "input")              \
@@ -2350,16 +2350,16 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
     bsri_record_cuda(ctx, error, item, operand, index, value, 0);
 }
 
-/* A finding as bsr_exec.device_status has it: the complement of operand << 58 | item << 50 | index, so that 0 is none and the
-   first of several is the greatest. An index of -1 is all ones, as is what 50 bits don't hold. */
-#define BSRI_WORD_INDEX ((UINT64_C(1) << 50) - 1)
+/* A finding as bsr_exec.device_status has it: the complement of operand << 56 | item << 48 | index, so that 0 is none and the
+   first of several is the greatest. An index of -1 is all ones, as is what 48 bits don't hold. */
+#define BSRI_WORD_INDEX ((UINT64_C(1) << 48) - 1)
 BSRI_UNUSED BSRI_HD static uint64_t bsri_status_word(int operand, int item, int64_t index) {
     const uint64_t at = (uint64_t)index < BSRI_WORD_INDEX ? (uint64_t)index : BSRI_WORD_INDEX;
-    return ~((uint64_t)operand << 58 | (uint64_t)item << 50 | at);
+    return ~((uint64_t)operand << 56 | (uint64_t)item << 48 | at);
 }
 BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error) {
     const uint64_t finding = ~word, at = finding & BSRI_WORD_INDEX;
-    const int operand = (int)(finding >> 58), item = (int)(finding >> 50 & 255);
+    const int operand = (int)(finding >> 56), item = (int)(finding >> 48 & 255);
     const int known = item < BSR_ITEM_COUNT && *bsr_operand_name(operand) != '?';
     if (error) memset(error, 0, sizeof *error), error->index = -1;
     if (!word) return BSR_OK;
@@ -2380,7 +2380,7 @@ static void bsri_host_word(const bsri_call *c, uint64_t word) {
    where value does not say it. */
 static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
     bsr_error e;
-    if (c->transposed >> operand & 1) { /* the record speaks of the operand as it was given */
+    if (operand < 64 && c->transposed >> operand & 1) { /* the record speaks of the operand as it was given */
         const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
         if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
         if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
@@ -3553,8 +3553,14 @@ static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int opera
 #endif
     return BSR_OK;
 }
+/* What an array of 8-byte elements may be aligned to: 4 where the ABI lays them in structs so (i386). */
+typedef struct {
+    char before;
+    int64_t element;
+} bsri_eight;
 /* Every pointer that is read or written comes here, or in a workspace. */
 static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t align, int operand) {
+    if (align == 8) align = (int64_t)offsetof(bsri_eight, element);
     if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
     return bsri_check_memory(c, p, operand);
 }
@@ -6652,6 +6658,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
             bsri_few *f = &w->job;
             f->ak = e->a_cs, f->bk = e->b_rs, f->inner = e->bc, f->rows = e->br, f->list = list;
             bsri_few_spread(w->isa, w->compute, f, c->values, x, n, sums);
+            f->list = NULL; /* the list ends with this call */
             continue;
         }
         for (i = 0; i < n; i++)

@@ -15,10 +15,11 @@ except ImportError:
     safetensors = None
 
 i32, i64, u32, u64, ptr = C.c_int32, C.c_int64, C.c_uint32, C.c_uint64, C.c_void_p
-DTYPES = {"F16": (1, 2), "BF16": (2, 2), "F32": (3, 4), "F64": (4, 8), "I8": (5, 1), "I32": (6, 4), "I64": (7, 8), "BOOL": (8, 1)}
-OTHERS = {"U8": 1, "I16": 2, "U16": 2, "U32": 4, "U64": 8, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1}
+DTYPES = {"F16": (1, 2), "BF16": (2, 2), "F32": (3, 4), "F64": (4, 8), "I8": (5, 1), "I32": (6, 4), "I64": (7, 8), "BOOL": (8, 1),
+          "F8_E4M3": (9, 1), "F8_E5M2": (10, 1)}
+OTHERS = {"U8": 1, "I16": 2, "U16": 2, "U32": 4, "U64": 8, "C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1}
 PYTHON = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "I8": "int8", "I32": "int32", "I64": "int64",
-          "BOOL": "bool"}
+          "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 NAMES = {number: name for name, (number, _) in DTYPES.items()}
 RAGGED = 1
 

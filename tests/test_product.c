@@ -7,7 +7,7 @@
 static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
 static const t_shape no_batch = {0, {0, 0, 0, 0}};
 /* The last instruction set that does something of its own for this type. */
-static int last_isa(int dtype) { return dtype == BSR_BF16 || dtype == BSR_I8 ? T_ISAS : BSR_ISA_AVX512; }
+static int last_isa(int dtype) { return dtype == BSR_BF16 || dtype == BSR_I8 ? (int)T_ISAS : (int)BSR_ISA_AVX512; }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* dense_addmm                                                                                    */
@@ -812,7 +812,11 @@ TEST(rounding) {
             CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, &b, &o, NULL), BSR_OK);
             for (i = 0, bad = 0; i < 65536; i++) {
                 double want = t_decode16((uint16_t)i, dtypes[t]), got = (double)wide[i];
-                if (isa == BSR_ISA_AVX512_BF16 && dtypes[t] == BSR_BF16 && fabs(want) < 0x1p-126) want = 0;
+                int flushes = isa == BSR_ISA_AVX512_BF16 && dtypes[t] == BSR_BF16 && fabs(want) < 0x1p-126;
+#ifdef BSR_MIRROR_H /* a GPU does not, and may have run this */
+                flushes &= got == 0;
+#endif
+                if (flushes) want = 0;
                 if (want != want ? got == got : got != want)
                     if (!bad++) bt_fail(__FILE__, __LINE__, "0x%04x gives %.9g, not %.9g", i, got, want);
             }

@@ -673,7 +673,7 @@ TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *in
     gm_call g("bsr_sum_mm", ctx, exec);
     const auto there_input = g.map(input);
     bsr_term there[BSR_TERMS_MAX] = {};
-    for (int64_t i = 0; terms && i < count && i < BSR_TERMS_MAX; i++)
+    for (int64_t i = 0; terms && i < count && count <= BSR_TERMS_MAX; i++) /* more are refused, and may not be there */
         there[i] = terms[i], there[i].a = g.map(terms[i].a), there[i].b = g.map(terms[i].b);
     const auto there_epilogue = g.map(epilogue);
     const auto there_out = g.map(out, true);
