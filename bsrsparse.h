@@ -130,9 +130,9 @@
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    WORKSPACE THAT PAYS
-     On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
-     workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
-     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
+     On CUDA products, sampled products and attention run without a workspace, but some run faster with one: the plan of a query
+     names it in workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the
+     same, slower; only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
@@ -10339,8 +10339,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function ||
-           o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
+           o->mask_function || o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -15738,7 +15738,8 @@ template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
     static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2, QUERIES = HD == 256 || (OPTIONS && HD == 128) ? 1 : 2;
     static constexpr int FIT = ((224 << 10) / STREAMS - QUERIES * QUERY) / STAGE;
     static constexpr int STAGES = OPTIONS ? (HD == 64 ? 6 : 4) : FIT < 8 ? FIT : 8, MOST = OPTIONS ? 2 * STAGES : STAGES;
-    static constexpr int WINDOW = HD == 64 && WAY == BSRI_FLASH_TWO ? BSRI_FLASH_WINDOW / 4 * 3 : BSRI_FLASH_WINDOW; /* for want of room */
+    static constexpr int WINDOW =
+        HD == 64 && WAY == BSRI_FLASH_TWO ? BSRI_FLASH_WINDOW / 4 * 3 : BSRI_FLASH_WINDOW; /* for want of room */
     static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
     static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
     static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE;
@@ -18637,6 +18638,32 @@ static int bsri_stage_sampled_of(const bsri_sampled *job, int whole, char *base,
     t->job.mat1 = &t->mat1, t->job.mat2 = &t->mat2, t->s.flags = BSR_PLAN_STAGES_DENSE;
     return !t->s.failed && t->s.before.count;
 }
+/* --- stages of attention --- */
+
+typedef struct bsri_staged_attention {
+    bsri_attention job;
+    bsr_dense q, k, v;
+    bsri_stage s;
+} bsri_staged_attention;
+/* Rows of queries, keys and values in aligned pieces of 16 bytes. 0: they are so. */
+static int bsri_stage_attention_of(const bsri_attention *job, char *base, bsri_staged_attention *t) {
+    bsr_dense *const to[] = {&t->q, &t->k, &t->v};
+    memset(t, 0, sizeof *t), t->s.base = base, t->job = *job, t->q = *job->q, t->k = *job->k, t->v = *job->v;
+    for (int i = 0; i < 3; i++) {
+        const bsr_dense from = *to[i];
+        if (!from.cols || bsri_flash_rows_fit(&from)) continue;
+        *to[i] = bsri_stage_room(&t->s, &from, from.rows, from.cols, 0);
+        bsri_stage_copy(&t->s, &t->s.before, &from, to[i]);
+    }
+    t->job.q = &t->q, t->job.k = &t->k, t->job.v = &t->v, t->s.flags = BSR_PLAN_STAGES_DENSE;
+    return !t->s.failed && t->s.before.count;
+}
+/* About what tier simt takes, and another one, for so many scores. */
+static double bsri_attention_ns(const bsri_dev_attention *p, int tier) {
+    const double blocks = bsri_mean_blocks(&p->mask) * (double)(p->mask.block_rows * p->mask.block_cols);
+    const double products = blocks * (double)(p->q.cols + p->v.cols) * (double)p->items;
+    return 6000.0 + products / (tier == BSRI_TIER_SIMT ? 2500.0 : 25000.0);
+}
 static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
     const double numbers = bsri_mean_blocks(&p->out) * (double)(p->out.block_rows * p->out.block_cols);
     const double products = numbers * (double)p->mat1.cols * (double)p->items * (double)p->reduce;
@@ -19418,13 +19445,30 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
                             [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
+static int bsri_cuda_ask_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key,
+                                   bsri_dev_attention *p, bsri_attention_params *m, bsri_asking *a) {
+    bsri_cuda_describe(job, p);
+    if (!p->items || !p->q.rows || (!p->v.cols && !p->lse.data && !p->row_max.data)) return 0;
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, p, job->compute, s, m); });
+    return 1;
+}
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
+    bsri_staged_attention t;
     bsri_dev_attention p;
     bsri_attention_params m;
-    bsri_cuda_describe(job, &p);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+    bsri_asking a, b;
+    uint64_t offered;
+    if (!bsri_cuda_ask_attention(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const double direct = allowed == 2 || !a.s.best.kernel ? INFINITY : bsri_attention_ns(&p, BSRI_TIER_SIMT);
+    if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz &&
+        bsri_stage_attention_of(job, bsri_stage_base(c), &t) && bsri_stage_fits(c, &t.s, offered) &&
+        bsri_attention_ns(&p, BSRI_TIER_MMA) + bsri_stage_ns(&t.s) < direct) {
+        bsri_cuda_ask_attention(c, &t.job, key, &p, &m, &b);
+        if (b.s.best.tier > BSRI_TIER_SIMT) return bsri_cuda_start(c, &b, key, plan, BSRI_PLAN_AND_RUN, &m, &t.s, NULL);
+        bsri_cuda_ask_attention(c, job, key, &p, &m, &a); /* the parameters that the stage's have overwritten */
+    }
+    return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

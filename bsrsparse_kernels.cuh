@@ -7207,23 +7207,29 @@ __device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at
     }
 }
 
-/* The same of four rows of a column, `step` floats apart, with what they load on its way together: n of them. */
+/* f(score, position) of n rows of a column, `step` floats apart: four at a time, so that their loads are on the way together. */
+template <class F>
+__device__ __forceinline__ void bsri_dev_user_column(float *x, int step, int n, const bsr_position *first, const F &f) {
+    bsr_position at = *first;
+    float v[4];
+#pragma unroll 1
+    for (int r = 0; r < n; r += 4) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) v[k] = x[(r + k) * step];
+#pragma unroll
+        for (int k = 0; k < 4; k++) at.row = first->row + min(r + k, n - 1), v[k] = f(v[k], &at);
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[(r + k) * step] = v[k];
+    }
+}
 __device__ __forceinline__ void bsri_dev_user_scores(int id, float *x, int step, int n, const bsr_position *first,
                                                      const void *user_data) {
-    bsr_position at = *first;
-    float v[4] = {};
-    (void)at, (void)user_data;
-#define BSRI_FOUR(call)                                                                        \
-    for (int r = 0; r < n; r += 4) {                                                           \
-        _Pragma("unroll") for (int k = 0; k < 4; k++) v[k] = x[(r + k) * step];                \
-        _Pragma("unroll") for (int k = 0; k < 4; k++) at.row = first->row + min(r + k, n - 1), v[k] = call; \
-        _Pragma("unroll") for (int k = 0; k < 4; k++) x[(r + k) * step] = v[k];                \
-    }                                                                                          \
-    break;
+    (void)x, (void)step, (void)n, (void)first, (void)user_data;
     switch (id) {
 #ifdef BSR_USER_SCORES
 #define BSRI_X(name) \
-    case BSR_SCORE_##name: BSRI_FOUR(name(v[k], &at, user_data))
+    case BSR_SCORE_##name: \
+        return bsri_dev_user_column(x, step, n, first, [&](float v, const bsr_position *at) { return name(v, at, user_data); });
         BSR_USER_SCORES(BSRI_X)
 #undef BSRI_X
 #endif
@@ -7232,19 +7238,19 @@ __device__ __forceinline__ void bsri_dev_user_scores(int id, float *x, int step,
 }
 __device__ __forceinline__ void bsri_dev_user_masks(int id, float *x, int step, int n, const bsr_position *first,
                                                     const void *user_data) {
-    bsr_position at = *first;
-    float v[4] = {};
-    (void)at, (void)user_data;
+    (void)x, (void)step, (void)n, (void)first, (void)user_data;
     switch (id) {
 #ifdef BSR_USER_MASKS
-#define BSRI_X(name) \
-    case BSR_MASK_##name: BSRI_FOUR(name(&at, user_data) ? v[k] : __int_as_float((int)0xff800000u))
+#define BSRI_X(name)                                                                                          \
+    case BSR_MASK_##name:                                                                                     \
+        return bsri_dev_user_column(x, step, n, first, [&](float v, const bsr_position *at) {                 \
+            return name(at, user_data) ? v : __int_as_float((int)0xff800000u);                                \
+        });
         BSR_USER_MASKS(BSRI_X)
 #undef BSRI_X
 #endif
         default: break;
     }
-#undef BSRI_FOUR
 }
 
 /* Philox4x32-10 for columns 4*group .. 4*group+3; as bsri_philox. */
@@ -7333,10 +7339,11 @@ struct bsri_dev_query {
         if (what == BSR_BLOCK_SKIP) to = from;
         return what;
     }
-    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of the
-       mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
+    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of
+       the mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
         const F none = -bsri_dev_inf<F>();
         const int64_t away = col - row - i - p.causal_offset;
         bsr_position at;
@@ -7546,7 +7553,6 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
-__device__ __forceinline__ void bsri_dev_opaque(uint64_t &x) { asm volatile("" : "+l"(x)); }
 
 /* Fragments of a row of tiles move one to the front, the first to the end: what a rolled loop does with registers. */
 template <int N> __device__ __forceinline__ void bsri_dev_rotate(float (&x)[N][4]) {
@@ -8187,7 +8193,7 @@ template <class S> struct bsri_flash_tile {
     int32_t item, row, end;         /* batch item; first row; 1: there are no more tiles */
     int32_t low, high, first, last; /* up to which key the first row may attend, the last; from which on the first, the last */
     int32_t q_rows, k_rows;         /* that there are */
-    int32_t place[6];               /* of q, k, v in the batch dimensions of their tensor maps */
+    int32_t place[3][2];            /* of q, k, v in the batch dimensions of their tensor maps */
     int32_t column[32], at[S::LISTS], stop[S::LISTS]; /* first columns, blocks of the block rows */
 };
 /* The same, as consumers see it: there are four, as one is read until its tile is stored, while the next is multiplied. */
@@ -8255,7 +8261,9 @@ struct bsri_flash_pipes {
     __device__ __forceinline__ uint32_t number(int stream) const { return bits >> 8 * stream & 3; }
     __device__ __forceinline__ uint32_t stage(int stream) const { return number(stream) & 1; }
     __device__ __forceinline__ uint32_t phase(int stream) const { return number(stream) >> 1 ^ 1; }
-    __device__ __forceinline__ void advance(int stream) { bits = (bits & ~(255u << 8 * stream)) | (number(stream) + 1) << 8 * stream; }
+    __device__ __forceinline__ void advance(int stream) {
+        bits = (bits & ~(255u << 8 * stream)) | (number(stream) + 1) << 8 * stream;
+    }
 };
 template <class S>
 __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsri_flash_control<S> &control,
@@ -8298,10 +8306,10 @@ __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsr
     } else if ((lane & (width - 1)) == 0) {
         plan.at[group] = at[0], plan.stop[group] = stop[0];
     }
-    if (lane < 3) plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
+    if (lane < 3) plan.place[lane][0] = c0, plan.place[lane][1] = c1;
     if (lane == 0) {
-        plan.columns = columns, plan.kinds = p.kind ? p.kind + column_at : nullptr, plan.item = (int32_t)item, plan.row = row;
-        plan.end = 0;
+        plan.columns = columns, plan.kinds = p.kind ? p.kind + column_at : nullptr, plan.item = (int32_t)item;
+        plan.row = row, plan.end = 0;
         plan.counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
         plan.low = bsri_flash_limit(p, row, k_rows), plan.high = bsri_flash_limit(p, last, k_rows);
         plan.first = bsri_flash_first(p, row), plan.last = bsri_flash_first(p, last);
@@ -8437,8 +8445,8 @@ template <class S> struct bsri_flash_loads {
         return taking;
     }
 };
-/* A CTA deals tiles to its streams; all CTAs come to the same shares, each by itself: tile i to stream i, as sorting would have to
-   be waited for; a round of the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
+/* A CTA deals tiles to its streams; all CTAs come to the same shares, each by itself: tile i to stream i, as sorting would have
+   to be waited for; a round of the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
 template <class S> struct bsri_flash_dealer {
     const bsri_dev_flash &m;
     bsri_flash_control<S> &c;
@@ -8447,7 +8455,8 @@ template <class S> struct bsri_flash_dealer {
     bsri_flash_loads<S> loads;
     bsri_flash_bins bins;
     int base, n = 0, done = 0; /* of the window; its tiles, and dealt of these */
-    int scanned = 0, looked = 0, long_one; /* tiles looked through, the lanes' first; the next one with the pattern of a long one */
+    int scanned = 0, looked = 0,
+        long_one; /* tiles looked through, the lanes' first; the next one with the pattern of a long one */
     uint32_t hit = 0, given = 0, cost = 0, mean = 0; /* long tiles in the lanes; how many were given; what one takes */
     int word = bsri_flash_bins::EACH;                /* of the lanes' bins */
     bool back = true;
@@ -8552,14 +8561,13 @@ template <class S> struct bsri_flash_walk {
     const int32_t *counts;
     int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
     int column, inner, place, stop; /* keys of the column end there, by lengths */
-    int low, high, first, last, k_rows;
+    const bsri_flash_tile<S> &tile; /* has limits of keys */
     uint32_t rows, full;
 
-    __device__ __forceinline__ bsri_flash_walk(const bsri_dev_flash &m, const bsri_flash_tile<S> &tile)
-        : columns(tile.columns), kinds(tile.kinds), counts(tile.counts), inner(0), low(tile.low), high(tile.high),
-          first(tile.first), last(tile.last), k_rows(tile.k_rows) {
+    __device__ __forceinline__ bsri_flash_walk(const bsri_dev_flash &m, const bsri_flash_tile<S> &plan)
+        : columns(plan.columns), kinds(plan.kinds), counts(plan.counts), inner(0), tile(plan) {
         const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
-        stop = k_rows;
+        stop = tile.k_rows;
         at = from = tile.at[group], end = tile.stop[group], buffer = tile.column[lane];
     }
     /* Of a bit for each lane, that of each block row. */
@@ -8583,7 +8591,7 @@ template <class S> struct bsri_flash_walk {
                     rows = nibble(m, __ballot_sync(~0u, kind != BSR_BLOCK_SKIP));
                     full = nibble(m, __ballot_sync(~0u, kind == BSR_BLOCK_FULL));
                 }
-                if (counts) stop = min(k_rows, column * cols + min(cols, counts[column]));
+                if (counts) stop = min(tile.k_rows, column * cols + min(cols, counts[column]));
                 if (S::OPTIONS) place = at;
                 if (mine == least && ++at - from == width) {
                     from = at;
@@ -8593,10 +8601,10 @@ template <class S> struct bsri_flash_walk {
             }
             it.key = column * cols + inner, inner += m.piece;
             if (inner == cols) inner = 0;
-        } while (full ? it.key >= stop : !rows || it.key >= min(stop, high) || it.key + m.piece <= first);
+        } while (full ? it.key >= stop : !rows || it.key >= min(stop, tile.high) || it.key + m.piece <= tile.first);
         it.held = min(m.piece, stop - it.key), it.rows = rows, it.full = full;
         if (S::OPTIONS) it.place = place;
-        it.inside = (it.key >= last && it.key + m.piece <= low) || (full && rows == full);
+        it.inside = (it.key >= tile.last && it.key + m.piece <= tile.low) || (full && rows == full);
         return true;
     }
 };
@@ -8705,6 +8713,11 @@ template <class S> struct bsri_flash_producer {
           to(memory + S::QUERIES * bsri_flash_query<S>(m) + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128) {}
     __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.stage, ring.phase); }
     __device__ __forceinline__ void advance(void) { ring.advance(bsri_flash_stages<S>(m)); }
+    /* The plan is read. */
+    __device__ __forceinline__ void release(void) {
+        bsri_flash_arrive(c.plan_empty, next.stage);
+        next.advance();
+    }
     /* A stage that is a flag and nothing else. */
     __device__ __forceinline__ void tell(int flag) {
         wait();
@@ -8718,8 +8731,8 @@ template <class S> struct bsri_flash_producer {
         if (lane == 0) bsri_mbarrier_expect_tx(bsri_smem_address(&c.q_full[q.stage]), m.k_atoms * lines);
         __syncwarp();
         if (lane < m.k_atoms)
-            bsri_tma_load(memory + q.stage * bytes + lane * lines, &m.map[0], bsri_smem_address(&c.q_full[q.stage]), lane * 64, row,
-                          c0, c1);
+            bsri_tma_load(memory + q.stage * bytes + lane * lines, &m.map[0], bsri_smem_address(&c.q_full[q.stage]), lane * 64,
+                          row, c0, c1);
         q.advance();
     }
     /* Keys or values into a stage that is free; atoms: of 64 elements. */
@@ -8754,10 +8767,14 @@ template <class S> struct bsri_flash_producer {
         if (lane == 0) note.open = open;
     }
     /* Asks for a tile's keys, then for the values of the keys before them. */
-    __device__ __forceinline__ void fetch_both(int key, int &before, bool first, const int (&place)[6]) {
-        fetch(&m.map[1], m.k_atoms, key, place[2], place[3]);
-        if (!first) wait(), fetch(&m.map[2], m.v_atoms, before, place[4], place[5]);
+    __device__ __forceinline__ void fetch_both(int key, int &before, bool first, const bsri_flash_tile<S> &plan) {
+        fetch(&m.map[1], m.k_atoms, key, plan.place[1][0], plan.place[1][1]);
+        if (!first) fetch_values(before, plan);
         before = key;
+    }
+    __device__ __forceinline__ void fetch_values(int key, const bsri_flash_tile<S> &plan) {
+        wait();
+        fetch(&m.map[2], m.v_atoms, key, plan.place[2][0], plan.place[2][1]);
     }
     /* Biases of all rows alike, of the item. */
     __device__ __forceinline__ void pads(int item, const char *&row, const char *&padding) const {
@@ -8767,11 +8784,10 @@ template <class S> struct bsri_flash_producer {
     /* A tile whose plan is there, its pieces by S::PIECES or fewer at a time. */
     __device__ __forceinline__ void tile(void) {
         const bsri_flash_tile<S> &plan = c.plan[next.stage];
-        bsri_flash_walk<S> walk(m, plan);
         bsri_flash_pieces it = {};
-        const int row = plan.row, item = plan.item, mine_of = lane & ((1 << m.lane_bits) - 1);
-        const int place[6] = {plan.place[0], plan.place[1], plan.place[2], plan.place[3], plan.place[4], plan.place[5]};
-        const bool cut = plan.q_rows < m.p.q.rows && row + bsri_flash_rows<S>(m) > plan.q_rows;
+        bsri_flash_walk<S> walk(m, plan);
+        const int mine_of = lane & ((1 << m.lane_bits) - 1);
+        const bool cut = plan.q_rows < m.p.q.rows && plan.row + bsri_flash_rows<S>(m) > plan.q_rows;
         const uint32_t all = (bsri_flash_joined<S>(m) || m.lane_bits == 5 ? 0x11111111u
                               : m.lane_bits == 4                     ? 0x33333333u
                                                                      : 0xffffffffu) >>
@@ -8779,11 +8795,9 @@ template <class S> struct bsri_flash_producer {
         const char *bias, *padding;
         int before = 0;
         bool more = walk.next(m, it);
-        bsri_flash_arrive(c.plan_empty, next.stage);
-        next.advance();
         if (!more) return tell(BSRI_FLASH_EMPTY);
-        query(row, place[0], place[1]);
-        if (S::OPTIONS && m.pads) pads(item, bias, padding);
+        query(plan.row, plan.place[0][0], plan.place[0][1]);
+        if (S::OPTIONS && m.pads) pads(plan.item, bias, padding);
         for (bool first = true; more; first = false) {
             int count = 0, mine = (int)m.p.k.rows, held = 0, block = 0; /* pieces that are not there: zeros */
             uint32_t rows = 0, full = 0;
@@ -8806,26 +8820,22 @@ template <class S> struct bsri_flash_producer {
                 if (mine_of < pieces) note.place[mine_of][lane >> m.lane_bits] = block;
                 if (m.pads) pad(note, bias, padding);
             }
-            fetch_both(mine, before, first, place);
+            fetch_both(mine, before, first, plan);
         }
-        wait(), fetch(&m.map[2], m.v_atoms, before, place[4], place[5]);
+        fetch_values(before, plan);
     }
     /* The same where blocks are odd: a note has a bit for each score. */
     __device__ __forceinline__ void odd_tile(void) {
         const bsri_flash_tile<S> &plan = c.plan[next.stage];
         bsri_flash_odd_walk<S> walk(m, plan);
-        const int row = plan.row, item = plan.item;
-        const int place[6] = {plan.place[0], plan.place[1], plan.place[2], plan.place[3], plan.place[4], plan.place[5]};
         typedef typename bsri_flash_mask<S::KEYS>::bits mask;
         const char *bias, *padding;
         int before = 0, base;
         mask bits[2];
-        bsri_flash_arrive(c.plan_empty, next.stage);
-        next.advance();
         bool more = walk.next(m, base, bits);
         if (!more) return tell(BSRI_FLASH_EMPTY);
-        query(row, place[0], place[1]);
-        if (m.pads) pads(item, bias, padding);
+        query(plan.row, plan.place[0][0], plan.place[0][1]);
+        if (m.pads) pads(plan.item, bias, padding);
         for (bool first = true; more; first = false) {
             int count = 0, mine = (int)m.p.k.rows;
             mask line[2] = {0, 0};
@@ -8839,11 +8849,12 @@ template <class S> struct bsri_flash_producer {
             if (piece < pieces && atom == 0) note.key[piece] = mine;
             note.bits[lane] = line[0], note.bits[lane + 32] = line[1];
             const bool whole = __all_sync(~0u, (line[0] & line[1]) == (mask)~(mask)0);
-            if (lane == 0) note.flags = (more ? 0 : BSRI_FLASH_LAST) | (whole ? 0 : BSRI_FLASH_MASKED), note.full = 0, note.rows = 0;
+            if (lane == 0)
+                note.flags = (more ? 0 : BSRI_FLASH_LAST) | (whole ? 0 : BSRI_FLASH_MASKED), note.full = 0, note.rows = 0;
             if (m.pads) pad(note, bias, padding);
-            fetch_both(mine, before, first, place);
+            fetch_both(mine, before, first, plan);
         }
-        wait(), fetch(&m.map[2], m.v_atoms, before, place[4], place[5]);
+        fetch_values(before, plan);
     }
 };
 template <class S>
@@ -8853,12 +8864,13 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
     for (;;) {
         bsri_flash_wait(c.plan_full, f.next.stage, f.next.phase);
         if (c.plan[f.next.stage].end) break;
-        if constexpr (S::OPTIONS)
-            if (m.odd) {
-                f.odd_tile();
-                continue;
-            }
-        f.tile();
+        if constexpr (S::OPTIONS) {
+            if (m.odd) f.odd_tile();
+            else f.tile();
+        } else {
+            f.tile();
+        }
+        f.release();
     }
     f.tell(BSRI_FLASH_EXIT);
 }
@@ -8912,7 +8924,8 @@ __device__ __forceinline__ void bsri_flash_cut(float (&s)[S::KEYS / 2], const bs
         }
     }
 }
-/* tanh(x): where all of a warp's are small a polynomial, which leaves the unit for exponentials to those; the error is below 2^-21.5. */
+/* tanh(x): where all of a warp's are small a polynomial, which leaves the unit for exponentials to those; the error is below
+   2^-21.5. */
 template <int N> __device__ __forceinline__ void bsri_flash_tanh(float (&x)[N]) {
     float most = 0;
 #pragma unroll
@@ -8952,7 +8965,8 @@ __device__ __forceinline__ void bsri_flash_change(float (&s)[S::KEYS / 2], const
         const int pair = threadIdx.x % 4 * 2;
 #pragma unroll
         for (int n = 0; n < S::KEYS / 8; n++) {
-            const float first = (float)(bsri_flash_key<S>(m, note, n * 8) + pair - row - (int)m.p.causal_offset), second = first - 8;
+            const float first = (float)(bsri_flash_key<S>(m, note, n * 8) + pair - row - (int)m.p.causal_offset),
+                        second = first - 8;
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 s[4 * n + e] = fmaf(-slope, fabsf(first + (float)e), s[4 * n + e]);
@@ -8964,8 +8978,8 @@ __device__ __forceinline__ void bsri_flash_change(float (&s)[S::KEYS / 2], const
 
 /* ---- what only the kernels with everything have ---- */
 
-/* A warp's 16 rows of scores, and room for as many numbers that meet them. A lane has of rows r and r + 8 columns n * 8 + pair and
-   the next. */
+/* A warp's 16 rows of scores, and room for as many numbers that meet them. A lane has of rows r and r + 8 columns n * 8 + pair
+   and the next. */
 template <class S> struct bsri_flash_warp {
     const bsri_dev_flash &m;
     const bsri_flash_stage<S> &note;
@@ -8975,14 +8989,14 @@ template <class S> struct bsri_flash_warp {
     const int lane, quad, pair;
 
     /* thread: its number, read anew, so that what follows from it is not kept from tile to tile: registers are scarce. */
-    __device__ __forceinline__ bsri_flash_warp(const bsri_dev_flash &m_, const bsri_flash_stage<S> &note_, const bsri_flash_place &t_,
-                                               char *warps, int thread, int block_row_)
+    __device__ __forceinline__ bsri_flash_warp(const bsri_dev_flash &m_, const bsri_flash_stage<S> &note_,
+                                               const bsri_flash_place &t_, char *warps, int thread, int block_row_)
         : m(m_), note(note_), t(t_), scratch(warps + thread / 32 * S::SCRATCH),
           row(t_.row + (m_.joined ? thread / 16 : thread / 16 % 8) / 2 * 16), block_row(block_row_), lane(thread % 32),
           quad(lane / 4), pair(lane % 4 * 2) {}
     __device__ __forceinline__ bool stored(int piece) const { return m.odd || note.rows >> (4 * piece + block_row) & 1; }
     __device__ __forceinline__ bool full(int piece) const { return note.full >> (4 * piece + block_row) & 1; }
-    /* Where the numbers of a piece of 16 bytes stand: so that what lanes read at a time is in all banks. line: pieces of a row. */
+    /* Where the numbers of a piece of 16 bytes stand: what lanes read at a time is in all banks. line: pieces of a row. */
     static __device__ __forceinline__ uint32_t at(int size, int line, int r, int chunk) {
         const int turn = size == 4 ? (r & 3) << 1 : line == 8 ? r & 7 : line == 4 ? r >> 1 & 3 : r >> 2 & 1;
         return (uint32_t)(r * line + (chunk ^ turn)) * 16;
@@ -9016,8 +9030,8 @@ template <class S> struct bsri_flash_warp {
                 const int r = i >> log, chunk = i & (some - 1);
                 const int left = which == 1 ? r < rows ? (keys - key - chunk * each) * x.raw : 0 : 16;
                 const char *const one = from + r * step + chunk * 16;
-                bsri_cp_async(bsri_smem_address(scratch) + at(x.raw, line, r, first + chunk), left > 0 ? one : (const char *)m.p.q.data,
-                              max(0, min(16, left)));
+                bsri_cp_async(bsri_smem_address(scratch) + at(x.raw, line, r, first + chunk),
+                              left > 0 ? one : (const char *)m.p.q.data, max(0, min(16, left)));
             }
         }
     }
@@ -9167,8 +9181,8 @@ template <class S> struct bsri_flash_warp {
         if ((m.pads & 2) || (m.odd && (flags & BSRI_FLASH_MASKED))) forbid(s);
         return m.source[0].there || m.source[1].there || m.source[2].there || m.pads || m.functions || m.odd;
     }
-    /* Probabilities that are dropped become 0. Of four columns one call has all the words: of two lanes that have these columns the
-       first asks for row r, the second for row r + 8, and they tell each other. */
+    /* Probabilities that are dropped become 0. Of four columns one call has all the words: of two lanes that have these columns
+       the first asks for row r, the second for row r + 8, and they tell each other. */
     __device__ __forceinline__ void drop(float (&s)[S::KEYS / 2]) const {
         const int second = lane & 1;
         const int64_t batch = (uint32_t)t.item / (uint32_t)m.p.heads, head = t.item - batch * m.p.heads;
@@ -9450,8 +9464,8 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_,
                                                    const bsri_flash_stage<S> *notes_, uint32_t memory, char *warps_)
         : m(m_), c(c_), notes(notes_), base(memory), warps(warps_) {}
-    /* The thread's number; with everything it is read anew, so that what follows from it is not kept: registers are scarce. */
-    static __device__ __forceinline__ int thread(void) { return S::OPTIONS ? bsri_dev_thread() : (int)threadIdx.x; }
+    /* The thread's number; with everything, or long sums, it is read anew, so that what follows from it is not kept: registers are scarce. */
+    static __device__ __forceinline__ int thread(void) { return S::OPTIONS || S::HD == 256 ? bsri_dev_thread() : (int)threadIdx.x; }
     __device__ __forceinline__ int group(void) const { return thread() / 128; }
     __device__ __forceinline__ uint32_t query(void) const { return multiplied % S::QUERIES; }
     /* First rows of this warp, of this thread in a tile. */
@@ -9462,18 +9476,19 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ const bsri_flash_place &place(void) const { return c.place[(tiles - 1) & 3]; }
     /* Operands of products, and who is next: made before a turn begins, as the tensor cores wait for what is made in it. */
     struct operands {
-        uint64_t x, y, v; /* queries, keys, values */
+        uint32_t x, y, v; /* queries, keys, values: lower halves of descriptors; the upper ones are all the same */
         int own;          /* sharing a stream: the barrier that gives the turn to this warpgroup; 5 - own: to the other */
     };
     __device__ __forceinline__ operands ready(void) const {
         operands o;
-        o.x = bsri_wgmma_desc<128>(queries() + query() * bsri_flash_query<S>(m), 0);
-        o.y = bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
-        o.v = bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
+        o.x = (uint32_t)bsri_wgmma_desc<128>(queries() + query() * bsri_flash_query<S>(m), 0);
+        o.y = (uint32_t)bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
+        o.v = (uint32_t)bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
         o.own = 2 + group();
         bsri_dev_opaque(o.x), bsri_dev_opaque(o.y), bsri_dev_opaque(o.v);
         return o;
     }
+    static __device__ __forceinline__ uint64_t whole(uint32_t low) { return bsri_wgmma_desc_bits(128, 0) >> 32 << 32 | low; }
     /* Sharing a stream: the other warpgroup's products go first, or next. */
     __device__ __forceinline__ void scheduler_barrier(const operands &o, bool begin) const {
         if (!bsri_flash_joined<S>(m)) return;
@@ -9487,7 +9502,7 @@ template <class S> struct bsri_flash_consumer {
         bsri_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < COLUMNS / 16; i++)
-            scores::ss(s, o.x + i / 4 * lines * 8 + i % 4 * 2, o.y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+            scores::ss(s, whole(o.x + i / 4 * lines * 8 + i % 4 * 2), whole(o.y + i / 4 * S::KEYS * 8 + i % 4 * 2), i > 0);
         bsri_wgmma_commit();
     }
     template <int COLUMNS>
@@ -9495,7 +9510,7 @@ template <class S> struct bsri_flash_consumer {
         float(&some)[COLUMNS / 2] = reinterpret_cast<float(&)[COLUMNS / 2]>(out);
         bsri_wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < S::KEYS / 16; i++) bsri_wgmma<typename S::type, COLUMNS, 0, 1>::rs(some, a[i], o.v + i * 128);
+        for (int i = 0; i < S::KEYS / 16; i++) bsri_wgmma<typename S::type, COLUMNS, 0, 1>::rs(some, a[i], whole(o.v + i * 128));
         bsri_wgmma_commit();
     }
     /* Narrow heads: half, three quarters or all of the columns. */
@@ -9504,7 +9519,8 @@ template <class S> struct bsri_flash_consumer {
         else if (m.k_columns == S::HD / 4 * 3) form<S::HD / 4 * 3>(s, o);
         else form<S::HD>(s, o);
     }
-    __device__ __forceinline__ void add_some(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4], const operands &o) const {
+    __device__ __forceinline__ void add_some(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4],
+                                             const operands &o) const {
         if (m.v_columns == S::HD / 2) add<S::HD / 2>(out, a, o);
         else if (m.v_columns == S::HD / 4 * 3) add<S::HD / 4 * 3>(out, a, o);
         else add<S::HD>(out, a, o);
@@ -9561,11 +9577,14 @@ template <class S> struct bsri_flash_consumer {
         if constexpr (S::OPTIONS)
             if (m.ahead >= 0) scores_of(stage, block_row).ask(m.ahead), bsri_cp_async_commit();
     }
-    /* The same of the keys in the ring's next stage, ahead of time. */
-    __device__ __forceinline__ void ask_next(int block_row) const {
+    /* The same of the next key tile, ahead of time. first: no values stand before its keys in the ring. */
+    __device__ __forceinline__ void ask_next(bool first, int block_row) const {
         if constexpr (S::OPTIONS)
-            if (m.ahead >= 0 && !(flags & BSRI_FLASH_LAST))
-                bsri_flash_wait(c.full, ring.stage, ring.phase), ask(ring.stage, block_row);
+            if (m.ahead >= 0 && !(flags & BSRI_FLASH_LAST)) {
+                bsri_pipe<0> keys = ring;
+                if (!first) keys.advance(bsri_flash_stages<S>(m));
+                bsri_flash_wait(c.full, keys.stage, keys.phase), ask(keys.stage, block_row);
+            }
     }
     __device__ __forceinline__ int block_row(void) const {
         const uint32_t rows = (uint32_t)m.p.mask.block_rows, row = (uint32_t)place().row;
@@ -9575,7 +9594,10 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
         open();
         if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, tiles++ % BSRI_FLASH_PLANS);
-        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, query(), multiplied / S::QUERIES % 2), ask(key_stage, block_row());
+        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) {
+            bsri_flash_wait(c.q_full, query(), multiplied / S::QUERIES % 2);
+            ask(key_stage, block_row());
+        }
         form_scores(s); /* also where there are none: scores that nobody reads */
     }
     /* The scores are there: they are changed, what is forbidden goes, their keys' stage is free. */
@@ -9631,7 +9653,7 @@ template <class S> struct bsri_flash_consumer {
                 bsri_wgmma_wait<1>();
             }
             modify(s, row_of);
-            ask_next(row_of);
+            ask_next(fresh, row_of);
             const bool grown = bsri_flash_fold(s, top, sum, factor, m.p.unit, m.lazy);
             drop(s, row_of);
             if (!S::OPTIONS || !fresh) {
@@ -9662,7 +9684,8 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
         w.tile(s, out, top, sum);
         const bsri_flash_place &done = w.place();
         w.begin(s);
-        bsri_flash_store<S>(m, done, w.r(), out, top, sum, (w.multiplied & w.SHIELD) != 0, (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
+        bsri_flash_store<S>(m, done, w.r(), out, top, sum, (w.multiplied & w.SHIELD) != 0,
+                            (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
     }
     bsri_wgmma_wait<0>();
 }
@@ -9735,7 +9758,8 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __gr
     if (group == 2) {
         bsri_setmaxnreg_dec<504 - 2 * S::REGISTERS>();
         if (warp < bsri_flash_streams<S>(m)) {
-            bsri_flash_produce<S>(m, c.stream[warp], c.note + warp * S::STAGES, bsri_smem_address(bsri_flash_memory) + warp * S::STREAM);
+            bsri_flash_produce<S>(m, c.stream[warp], c.note + warp * S::STAGES,
+                                  bsri_smem_address(bsri_flash_memory) + warp * S::STREAM);
         } else if (warp == 3) {
             bsri_flash_dealer<S> dealer(m, c);
             dealer.run();
@@ -9743,7 +9767,8 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __gr
     } else {
         bsri_setmaxnreg_inc<S::REGISTERS>();
         const int i = bsri_flash_joined<S>(m) ? 0 : group;
-        bsri_flash_consume<S>(m, c.stream[i], c.note + i * S::STAGES, bsri_smem_address(bsri_flash_memory) + i * S::STREAM, warps, group);
+        bsri_flash_consume<S>(m, c.stream[i], c.note + i * S::STAGES, bsri_smem_address(bsri_flash_memory) + i * S::STREAM, warps,
+                              group);
     }
 #endif
 }

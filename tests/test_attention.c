@@ -557,8 +557,8 @@ static bsr_dense whole_pieces(int dtype, int64_t rows, int64_t cols, t_shape b) 
     d.cols = cols;
     return d;
 }
-/* What tensor cores take, with every option, at random: any sides of blocks, heads to 256, numbers that meet the scores in rows of
-   whole pieces or not. Now and then keys and values that nobody may attend to are not numbers. */
+/* What tensor cores take, with every option, at random: any sides of blocks, heads to 256, numbers that meet the scores in rows
+   of whole pieces or not. Now and then keys and values that nobody may attend to are not numbers. */
 TEST(tiles_and_options) {
     static const int64_t blocks[][2] = {{16, 16},  {64, 64}, {128, 128}, {128, 32}, {32, 48}, {48, 16}, {1, 128},
                                         {8, 8},    {16, 8},  {3, 5},     {100, 24}, {1, 1},   {2, 64},  {256, 64},
@@ -582,17 +582,20 @@ TEST(tiles_and_options) {
                 (long long)dv);
         s = t_spec_of(values == 1 ? says[bt_below(6)] : values == 2 ? adds[bt_below(5)] : BSR_BOOL, b[0], b[1], r, cols,
                       bt_range(0, r * cols));
-        s.kind = values == 1 ? FILL_BOOL : FILL_SIGNED, s.pattern_only = values != 1 && values != 2, s.unsorted = bt_below(4) == 0;
+        s.kind = values == 1 ? FILL_BOOL : FILL_SIGNED, s.pattern_only = values != 1 && values != 2,
+        s.unsorted = bt_below(4) == 0;
         if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? bq.n[0] : 1, bt_below(2) ? 2 : 1, 0, 0);
         if (bt_below(2)) s.layout = (int)bt_below(BLOCKS_LAYOUTS);
         c = attention_new(&s, type, lq, lk, d, dv, bq, bk, bt_below(2) ? BSR_F32 : type);
         c.q = whole_pieces(type, lq, d, bq), c.k = whole_pieces(type, lk, d, bk), c.v = whole_pieces(type, lk, dv, bk);
         if (bt_below(2)) c.out = t_output(c.out.dtype, lq, dv, ROW, bq);
         c.o.flags = values == 1 ? BSR_ATTENTION_MASK_BOOLEAN : values == 2 ? BSR_ATTENTION_MASK_ADDITIVE : 0;
-        if (bt_below(3) == 0) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-40, 40) + (bt_below(2) ? lk - lq : 0);
+        if (bt_below(3) == 0)
+            c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-40, 40) + (bt_below(2) ? lk - lq : 0);
         rel = t_random(adds[bt_below(5)], bt_below(3) ? lq : 1, bt_below(4) ? lk : 1, bt_below(2) ? ROW : (int)bt_below(LAYOUTS),
                        shared(bq), 0, FILL_SIGNED);
-        kp = t_random(adds[bt_below(5)], 1, lk, ROW, bt_below(2) ? NO_BATCH : shared(bq), 0, bt_below(2) ? FILL_BOOL : FILL_SIGNED);
+        kp = t_random(adds[bt_below(5)], 1, lk, ROW, bt_below(2) ? NO_BATCH : shared(bq), 0,
+                      bt_below(2) ? FILL_BOOL : FILL_SIGNED);
         if (bt_below(3) == 0) c.o.relative_bias = &rel;
         if (bt_below(3) == 0) c.o.key_padding_mask = &kp, c.o.key_padding_mode = (int)bt_below(2);
         if (bt_below(4) == 0) c.o.score_function = bt_below(2) ? BSR_SCORE_tf_alibi : BSR_SCORE_tf_softcap;
@@ -602,8 +605,8 @@ TEST(tiles_and_options) {
         c.scale = bt_below(4) == 0 ? 2 * bt_uniform() - 1 : 0, c.has_lse = bt_below(4) != 0, c.has_max = bt_below(2);
         c.flags = REF_MAY_BE_ZERO;
         if (bt_below(3) == 0 && c.o.dropout_p == 0 && c.scale == 0 && values != 2 && !c.o.relative_bias && !c.o.slopes &&
-            !(c.o.key_padding_mask && c.o.key_padding_mode == BSR_MASK_ADD)) { /* forbidden to some; no probability is too small */
-            const int64_t bad = bt_below(lk);
+            !(c.o.key_padding_mask && c.o.key_padding_mode == BSR_MASK_ADD)) {
+            const int64_t bad = bt_below(lk); /* forbidden to some; no probability is too small */
             int64_t item, i;
             for (item = 0; item < t_items(&bk); item++)
                 for (i = 0; i < dv; i++) t_set(&c.v, item, bad, i, i % 2 ? (double)NAN : (double)INFINITY);

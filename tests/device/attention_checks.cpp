@@ -1,7 +1,7 @@
 /* attention_checks.cpp: test_attention.c against the attention kernels that are plain CUDA (tier simt) and those for Hopper (tier
-   wgmma), run on the host by cta.h, and the host side that chooses them. tests/test_device.sh cuts the sections out of the sources,
-   as they stand, into attention.inc; what they need of others is here. Arguments: as of the test; before them --simt: tier simt
-   instead of wgmma, which leaves to the CPU what it refuses. */
+   wgmma), run on the host by cta.h, and the host side that chooses them. tests/test_device.sh cuts the sections out of the
+   sources, as they stand, into attention.inc; what they need of others is here. Arguments: as of the test; before them --simt:
+   tier simt instead of wgmma, which leaves to the CPU what it refuses. */
 #define BSRI_CHOOSERS
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
@@ -112,9 +112,9 @@ static void move_back(void) {
     for (moved_buffer &m : moved) memcpy(m.of->data, m.at, m.of->bytes);
     moved.clear();
 }
-static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
-                                   const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
-                                   const bsr_dense *lse, const bsr_exec *exec) {
+static bsr_status device_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
+                                   const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
+                                   const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
     static const int counts[] = {1, 2, 5};
     bsr_context gpu = *ctx;
     bsri_attention j;
