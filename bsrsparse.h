@@ -2432,7 +2432,7 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
+           op == BSR_OP_ATTENTION_BACKWARD || (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
            op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
@@ -10950,15 +10950,27 @@ static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradien
         if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
     return 1;
 }
-/* One walk, led by an output. */
+/* The outputs of one walk, led by the first that is left. */
+static const bsri_gradient_out *bsri_gradient_lead(bsri_gradient *g, uint32_t *left) {
+    int i = 0, k;
+    while (!(*left >> i & 1)) i++;
+    for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+        if ((*left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+    *left &= ~g->makes;
+    return &g->out[i];
+}
+/* Its items, and those that are summed into them. */
+static void bsri_gradient_items(bsri_gradient *g, const bsri_gradient_out *lead) {
+    g->outer = lead->batch, g->share = lead->group, g->whole = g->f.batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+}
 static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
     const bsri_attention *j = &g->f;
     const bsr_matrix *m = j->mask;
     const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
     const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
-    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
-    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
-    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    bsri_gradient_items(g, lead);
     g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
     g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
     g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
@@ -10966,19 +10978,18 @@ static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_
     bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
                   lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
 }
+static uint32_t bsri_gradient_wanted(const bsri_gradient *g) {
+    uint32_t wanted = 0;
+    int i;
+    for (i = 0; i < BSRI_GRADIENTS; i++) wanted |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    return wanted;
+}
 static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
-    uint32_t left = 0;
-    int i, k;
-    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
-    for (i = 0; i < BSRI_GRADIENTS; i++) {
-        if (!(left >> i & 1)) continue;
-        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
-            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
-        left &= ~g->makes;
-        bsri_gradient_walk(c, g, &g->out[i]);
-    }
+    uint32_t left = bsri_gradient_wanted(g);
+    while (left) bsri_gradient_walk(c, g, bsri_gradient_lead(g, &left));
 }
 
+BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan))
 static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
 /* The plan, and whether the mask's transposed index is built in the workspace. */
 static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
@@ -10986,7 +10997,6 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
     uint64_t bytes;
     int have;
-    *p = bsri_plan_default(c);
     p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
     if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
     if (g->f.mask->transposed_index || !keys) return BSR_OK;
@@ -11036,6 +11046,8 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
         return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
+    p = bsri_plan_default(&c);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -15429,6 +15441,26 @@ typedef struct bsri_dev_attention {
     int32_t reserved;
 } bsri_dev_attention;
 
+/* One walk of bsr_attention_backward. Lines are what an output has of a row: queries, or by keys their rows; columns are the other
+   ones. A work tile has some lines of one item of the outputs and goes through all items of the call that are summed into it. */
+typedef struct bsri_dev_gradient {
+    bsri_dev_attention f; /* the forward call; tile_rows, tiles, panels: of lines */
+    bsr_dense d_out, d_lse, dq, dk, dv, d_bias, d_sinks, d_slopes; /* those that the walk makes: `makes` */
+    bsr_matrix d_scores;
+    bsri_batch whole, outer;  /* items of the call (with the outputs' heads), and of the outputs */
+    int64_t share, reduce;    /* query heads of one of theirs; items that are summed into one */
+    int64_t score_strides[3]; /* of d_scores' values */
+    int64_t lines, all_tiles; /* of an item */
+    int64_t each, groups;     /* work tiles that a CTA has one after another, as what they sum up is one number; of an item */
+    char *sums;               /* such numbers of groups, slopes' before the bias's; null: a group is all of an item */
+    bsri_view index;          /* of the mask's transposed index */
+    uint32_t makes;           /* BSRI_BIT of BSRI_GRAD_ */
+    int32_t keys;             /* lines are keys */
+    int32_t bias_form;        /* BSRI_BIAS_ */
+    int32_t derives;          /* the score function has a derivative */
+} bsri_dev_gradient;
+enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of each score, of a line's sum, of all of an item */
+
 /* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
 #define BSRI_SOFTMAX_ROOM_90 10
 
@@ -15685,6 +15717,13 @@ template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> stru
     static constexpr bool BACKWARD = BACKWARD_;
 };
 
+/* As bsri_simt_tile; PANELS: times COLS columns of outputs that a work tile makes. */
+#define BSRI_GRADIENT_PANELS 2
+template <class F, int SIDE, int EACH> struct bsri_gradient_simt_tile : bsri_simt_tile<F, F, SIDE, SIDE, EACH, EACH> {
+    static constexpr int PANELS = BSRI_GRADIENT_PANELS;
+    static constexpr int SHARED = ((32 + 2 * SIDE) * (SIDE + 1) + 4 * SIDE) * (int)sizeof(F);
+};
+
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
 template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile : bsri_tile {
     typedef T type;
@@ -15751,7 +15790,8 @@ enum {
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
-    BSRI_FOR_ATTENTION
+    BSRI_FOR_ATTENTION,
+    BSRI_FOR_GRADIENT /* of attention: by queries and by keys */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -15975,6 +16015,13 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+#define BSRI_KERNELS_GRADIENT_SIMT(X, name, n, D, ...) \
+    X(GRADIENT_SIMT_##name##_##D, n, GRADIENT, SIMT, D, 1, NONE, bsri_gradient_simt, bsri_gradient_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_GRADIENT(X)                                                       \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 16X16, 700, F32, float, 16, 1)                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 64X64, 701, F32, float, 64, 4))                      \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GRADIENT_SIMT(X, 32X32, 702, F64, double, 32, 2))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -15990,7 +16037,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X) BSRI_KERNELS_GRADIENT(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -16056,6 +16103,13 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
+    X(GRADIENT_SINKS_F32, 790, bsri_gradient_sinks<float>)   \
+    X(GRADIENT_TOTAL_F32, 792, bsri_gradient_total<float>))  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(GRADIENT_SINKS_F64, 791, bsri_gradient_sinks<double>)  \
+    X(GRADIENT_TOTAL_F64, 793, bsri_gradient_total<double>))) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -17970,6 +18024,55 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A call is a few launches, one for each walk: outputs by queries and by keys, and what differs in items that are summed. */
+typedef union bsri_gradient_params {
+    bsri_dev_gradient simt;
+} bsri_gradient_params;
+typedef struct bsri_walks {
+    bsri_dev_gradient walk[BSRI_GRADIENTS]; /* as described; the last one is the sinks', which have a kernel of their own */
+    bsri_gradient_params m[BSRI_GRADIENTS]; /* as its kernel is given it */
+    bsri_choice choice[BSRI_GRADIENTS];
+    int32_t count; /* without the sinks */
+} bsri_walks;
+
+/* Does a walk sum something up over all lines? */
+static int bsri_makes_numbers(const bsri_dev_gradient *p) {
+    return (p->makes & BSRI_BIT(BSRI_GRAD_SLOPES)) ||
+           ((p->makes & BSRI_BIT(BSRI_GRAD_BIAS)) && p->bias_form == BSRI_BIAS_NUMBER);
+}
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_walk(const bsri_dev_gradient *p, int compute, const bsr_plan *asked, bsri_dev_gradient *m) {
+    const int64_t block = p->keys ? p->f.mask.block_cols : p->f.mask.block_rows;
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->f.mask.block_rows <= 16 || p->f.mask.block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_GRADIENT, BSRI_TIER_SIMT, compute);
+    int64_t width = 1;
+    if (compute != BSR_F64) w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->f.tile_rows = bsri_min(block, c.tile_rows), m->f.tiles = bsri_ceil_div(block, m->f.tile_rows);
+    m->all_tiles = (p->keys ? bsri_block_cols(&p->f.mask) : p->f.block_rows) * m->f.tiles;
+    if (p->makes & (BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K))) width = bsri_max(width, p->f.q.cols);
+    if (p->makes & BSRI_BIT(BSRI_GRAD_V)) width = bsri_max(width, p->f.v.cols);
+    m->f.panels = bsri_ceil_div(width, BSRI_GRADIENT_PANELS * (int64_t)c.tile_cols);
+    m->each = bsri_makes_numbers(p) && !p->sums ? bsri_max(1, m->all_tiles) : 1;
+    m->groups = bsri_max(1, bsri_ceil_div(m->all_tiles, m->each));
+    c.tile_rows = (int32_t)m->f.tile_rows;
+    c.grid = p->outer.count * m->groups * m->f.panels;
+    return c;
+}
+/* Every walk by one tier: the first one's choice, or why not. */
+static bsri_choice bsri_simt_choose_gradient(int compute, const bsr_plan *asked, bsri_walks *w) {
+    for (int i = 0; i < w->count; i++) {
+        w->choice[i] = bsri_simt_choose_walk(&w->walk[i], compute, asked, &w->m[i].simt);
+        if (!w->choice[i].kernel) return w->choice[i];
+    }
+    return w->choice[0];
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -18133,6 +18236,10 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_gradient(int compute, bsri_chooser *s, bsri_walks *w) {
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(compute, s->asked, w));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
@@ -19298,6 +19405,134 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gradient: attention's backward on the CUDA backend, host side                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One walk: what it makes is g->makes. */
+static void bsri_cuda_describe_walk(const bsri_gradient *g, const bsri_dev_attention *f, bsri_dev_gradient *p) {
+    const bsr_dense *d = g->d_bias;
+    memset(p, 0, sizeof *p);
+    p->f = *f, p->d_out = *g->d_out, bsri_dense_set(&p->d_lse, g->d_lse);
+    p->makes = g->makes, p->whole = g->whole, p->outer = g->outer, p->share = g->share, p->reduce = g->reduce;
+    p->derives = g->derivative != NULL;
+    if (bsri_makes(g, BSRI_GRAD_Q)) p->dq = *g->dq;
+    if (bsri_makes(g, BSRI_GRAD_K)) p->dk = *g->dk;
+    if (bsri_makes(g, BSRI_GRAD_V)) p->dv = *g->dv;
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) p->d_sinks = *g->d_sinks;
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) p->d_slopes = *g->d_slopes;
+    if (bsri_makes(g, BSRI_GRAD_SCORES)) p->d_scores = *g->d_scores, bsri_value_strides(g->d_scores, p->score_strides);
+    p->keys = (g->makes & (BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V))) != 0;
+    if (bsri_makes(g, BSRI_GRAD_BIAS)) {
+        p->d_bias = *d, p->keys = g->out[BSRI_GRAD_BIAS].keys;
+        p->bias_form = p->keys || (d->rows == f->q.rows && d->cols != f->k.rows) ? BSRI_BIAS_LINES
+                       : d->rows == f->q.rows                                    ? BSRI_BIAS_ELEMENTS
+                                                                                 : BSRI_BIAS_NUMBER;
+    }
+    p->lines = p->keys ? f->k.rows : f->q.rows, p->index = g->index;
+}
+/* All of them, the sinks' last. A bias of a row is summed up by keys; else all of an item would be one task. */
+static void bsri_cuda_walks(bsri_gradient *g, const bsri_dev_attention *f, bsri_walks *w) {
+    uint32_t left = bsri_gradient_wanted(g);
+    const uint32_t sinks = left & BSRI_BIT(BSRI_GRAD_SINKS);
+    bsri_gradient_out *const bias = &g->out[BSRI_GRAD_BIAS];
+    w->count = 0, left &= ~sinks;
+    if (bias->wanted && bias->whole && g->d_bias->cols == f->k.rows) {
+        bias->keys = 1, bias->whole = 0, g->makes = BSRI_BIT(BSRI_GRAD_BIAS), left &= ~g->makes;
+        bsri_gradient_items(g, bias), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    }
+    while (left) bsri_gradient_items(g, bsri_gradient_lead(g, &left)), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    if (!sinks) return;
+    g->makes = sinks, bsri_gradient_items(g, &g->out[BSRI_GRAD_SINKS]), bsri_cuda_describe_walk(g, f, &w->walk[w->count]);
+}
+
+/* The workspace: parts one behind another, the dearest first, as many as what is offered has room for. */
+typedef struct bsri_gradient_room {
+    char *base;
+    uint64_t bytes, offered;
+    bsri_cuda_index index;
+    int32_t indexed, reserved; /* is it built? */
+} bsri_gradient_room;
+static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
+    const uint64_t whole = ((uint64_t)bytes + 127) / 128 * 128;
+    char *const at = r->base + r->bytes;
+    if (bytes < 0 || whole > r->offered - r->bytes) return NULL;
+    r->bytes += whole;
+    return at;
+}
+/* The index where walks by keys lack it; sums of groups. */
+static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r, bsr_plan *plan) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsr_matrix *m = g->f.mask;
+    int64_t scratch, bytes;
+    int i, keys = 0;
+    r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
+    r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
+                 : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    if (asked & BSR_PLAN_BUILDS_INDEX) r->offered = UINT64_MAX / 2; /* refused later where there is too little */
+    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys;
+    if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (keys && !m->transposed_index && m->nnz) {
+        scratch = bsri_cuda_index_plan(&r->index, m), r->index.view = g->index;
+        if ((!asked || (asked & BSR_PLAN_BUILDS_INDEX)) && scratch >= 0 && bsri_gradient_take(r, scratch)) {
+            r->index.buffer = bsri_gradient_take(r, g->index.bytes), r->indexed = r->index.buffer != NULL;
+            if (!r->indexed) r->bytes = 0;
+        }
+        plan->flags |= r->indexed ? BSR_PLAN_BUILDS_INDEX : BSR_PLAN_SLOW_TRANSPOSE;
+    }
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient *p = &w->walk[i];
+        p->index = g->index;
+        if (r->indexed) p->f.mask.transposed_index = r->index.buffer;
+        if (!bsri_makes_numbers(p)) continue;
+        bytes = bsri_ceil_div(p->f.mask.block_rows, 16) * p->f.block_rows; /* lines of the smallest tile */
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
+        p->sums = bsri_gradient_take(r, 16 * bytes);
+    }
+    return BSR_OK;
+}
+template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
+    const bsri_dev_gradient *const sinks = &w->walk[w->count];
+    if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
+    for (int i = 0; i < w->count; i++) {
+        const bsri_dev_gradient *p = &w->m[i].simt;
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&w->choice[i], &w->m[i], bsri_cuda_queue(c))));
+        if (p->sums)
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_total<F>, *p, 2 * p->outer.count, 32, bsri_cuda_queue(c), 0)));
+    }
+    if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch(bsri_gradient_sinks<F>, *sinks, sinks->outer.count, 256, bsri_cuda_queue(c), 0));
+}
+static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan) {
+    bsr_tune_row key;
+    bsri_dev_attention f;
+    bsri_gradient_room room;
+    bsri_asking a;
+    bsri_walks w;
+    int stop;
+    bsri_cuda_describe(&g->f, &f);
+    if (!bsri_gradient_wanted(g)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    memset(&key, 0, sizeof key);
+    w.walk[0].makes = 0, bsri_cuda_walks(g, &f, &w);
+    if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
+    BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
+    if (w.count) {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(g->f.compute, s, &w); });
+        BSRI_TRY(bsri_chosen(c, &a, &key, plan));
+    } else plan->reason = BSR_WHY_ANY;
+    plan->workspace_bytes = room.bytes;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+#if BSRI_HAS_F64
+    if (g->f.compute == BSR_F64) return bsri_cuda_gradient_run<double>(c, &w, &room);
+#endif
+#if BSRI_HAS_SUMS_F32
+    return bsri_cuda_gradient_run<float>(c, &w, &room);
+#else
+    return BSR_OK;
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -36,6 +36,8 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     gradient-scores         attention's backward: what happens to a score, which blocks a line has
+     gradient-simt           any dtype, head size, block size, stride; what is summed over all lines
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -7233,6 +7235,19 @@ struct bsri_dev_query {
     int64_t out;                    /* element of out where its first row starts */
     double slope, sink;             /* 0, -inf: none */
 
+    /* What `item` has: its batch, its head are known. */
+    __device__ __forceinline__ void begin_item(const bsri_dev_attention &p) {
+        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
+        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, item, &p.mask).col : nullptr;
+        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
+    }
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
         item = bsri_divide(work, per_item), batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
@@ -7242,18 +7257,9 @@ struct bsri_dev_query {
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
-        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
-        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
-        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
-        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        begin_item(p);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
-        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
-        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
-        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, item, &p.mask).col : nullptr;
-        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
         low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
         if (row >= q_rows) end = first;
         return true;
@@ -7270,29 +7276,51 @@ struct bsri_dev_query {
         if (what == BSR_BLOCK_SKIP) to = from;
         return what;
     }
-    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of the
-       mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
-    template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
-        const F none = -bsri_dev_inf<F>();
-        const int64_t away = col - row - i - p.causal_offset;
+    __device__ __forceinline__ bsr_position position(int64_t i, int64_t col) const {
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
-        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
+        return at;
+    }
+    /* What stands between soft-cap and score function for row + i and one column, of those that keys() names; `value` is the
+       element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ F add(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+        const int64_t away = col - row - i - p.causal_offset;
         if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
-        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row + i, col));
         if (slope != 0) s -= (F)(slope * (double)(away < 0 ? -away : away));
         if (padding && p.padding_mode == BSR_MASK_ADD)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
-        if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
-        if (at.row >= q_rows) return none;
+        return s;
+    }
+    /* What comes after the score function. */
+    template <class F>
+    __device__ __forceinline__ F forbid(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
+        const F none = -bsri_dev_inf<F>();
+        const int64_t away = col - row - i - p.causal_offset;
+        if (row + i >= q_rows) return none;
         if (full) return s;
         if (away > p.after || away < -p.before) return none;
         if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
-        if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        if (p.mask_function) {
+            const bsr_position at = position(i, col);
+            if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        }
         if (padding && p.padding_mode == BSR_MASK_MUL)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, col));
         return s;
+    }
+    /* Everything between product and softmax. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows:
+       bsri_attention_modify(). */
+    template <class F>
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value, bool full) const {
+        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
+        s = add(p, s, i, col, value);
+        if (p.score_function) {
+            const bsr_position at = position(i, col);
+            s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
+        }
+        return forbid(p, s, i, col, value, full);
     }
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
         const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
@@ -8835,6 +8863,504 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-scores: attention's backward: what happens to a score, which blocks a line has      */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_dev_user_gradient(int id, float g, float s, const bsr_position *at, const void *user_data) {
+    (void)s, (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_SCORE_GRADIENTS
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: return name##_gradient(g, s, at, user_data);
+        BSR_USER_SCORE_GRADIENTS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: return g;
+    }
+}
+__device__ __forceinline__ bool bsri_dev_makes(const bsri_dev_gradient &p, int output) { return p.makes >> output & 1; }
+
+/* A score: its probability as values meet it; its gradient as what is added sees it, and as products see it. */
+template <class F> struct bsri_dev_part {
+    F p, ds, product;
+};
+/* One batch item of the call, of those that are summed into an item of the outputs. Its rows count from 0; low, limit: columns
+   that conditions let any line of the work tile meet. */
+struct bsri_dev_turn : bsri_dev_query {
+    const char *result, *norm, *d_result, *d_norm; /* out, lse, d_out, d_lse of the item */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, int64_t o, int64_t r) {
+        const int64_t outer = bsri_divide(r, p.share), heads = bsri_divide(p.f.heads, p.share);
+        const int64_t of = bsri_reduce_item(&p.whole, &p.outer, o, outer), above = bsri_divide(of, heads);
+        item = above * p.f.heads + (of - above * heads) * p.share + (r - outer * p.share);
+        batch = bsri_divide(item, p.f.heads), head = item - batch * p.f.heads, row = 0;
+        begin_item(p.f);
+        result = bsri_dev_at(p.f.out.data, p.f.out.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.out));
+        norm = bsri_dev_at(p.f.lse.data, p.f.lse.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.lse));
+        d_result = bsri_dev_at(p.d_out.data, p.d_out.dtype, bsri_dense_offset(&p.f.batch, item, &p.d_out));
+        d_norm = bsri_dev_bias_base(&p.f.batch, item, &p.d_lse);
+    }
+    __device__ __forceinline__ void bound(const bsri_dev_gradient &p, int64_t line, int64_t lines) {
+        if (p.keys) {
+            low = line - p.f.causal_offset - p.f.after;
+            limit = bsri_min(q_rows, line + lines - p.f.causal_offset + p.f.before);
+        } else {
+            low = line + p.f.causal_offset - p.f.before;
+            limit = bsri_min(k_rows, line + lines + p.f.causal_offset + p.f.after);
+        }
+    }
+    /* lse of a row (what is no number is NaN), and delta, which each lane of the warp gets. */
+    template <class F> __device__ __forceinline__ void statistics(const bsri_dev_gradient &p, int64_t at, F &lse, F &delta) const {
+        F sum = 0;
+        for (int64_t d = threadIdx.x % 32; d < p.f.v.cols; d += 32) {
+            const F x = bsri_dev_number<F>(result, p.f.out.dtype, at * p.f.out.row_stride + d * p.f.out.col_stride);
+            if (x != 0) /* a row that attends to nothing has none of d_out, whatever that holds */
+                sum += x * bsri_dev_number<F>(d_result, p.d_out.dtype, at * p.d_out.row_stride + d * p.d_out.col_stride);
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (d_norm) sum -= bsri_dev_number<F>(d_norm, p.d_lse.dtype, at * p.d_lse.row_stride);
+        lse = bsri_dev_number<F>(norm, p.f.lse.dtype, at * p.f.lse.row_stride), delta = sum;
+        if (!(lse < bsri_dev_inf<F>())) lse = bsri_dev_nan<F>();
+    }
+    /* Of a score that is allowed by lengths: s: scaled, dp: d_out v^T, value: element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ bsri_dev_part<F> part(const bsri_dev_gradient &p, F s, F dp, int64_t at_row, int64_t col,
+                                                     int64_t value, bool full, F lse, F delta) const {
+        const F none = -bsri_dev_inf<F>();
+        const bsr_position at = position(at_row, col);
+        bsri_dev_part<F> r = {0, 0, 0};
+        F cap = 1;
+        if (p.f.softcap > 0) {
+            const F x = bsri_dev_tanh(s / (F)p.f.softcap);
+            s = (F)p.f.softcap * x, cap = (1 - x) * (1 + x);
+        }
+        const F raw = add(p.f, s, at_row, col, value);
+        s = p.f.score_function ? (F)bsri_dev_user_score(p.f.score_function, (float)raw, &at, p.f.user_data) : raw;
+        s = forbid(p.f, s, at_row, col, value, full);
+        if (s == none || lse == none) return r;
+        r.p = s - lse == s - lse ? bsri_dev_exp(s - lse) : bsri_dev_nan<F>();
+        if (r.p == 0) return r; /* whatever dp is */
+        const F p_whole = r.p;
+        if (p.f.drops) {
+            const bool dropped = drop(p.f, at_row, col);
+            r.p = dropped ? F(0) : r.p, dp = dropped ? F(0) : dp * (F)p.f.keep_scale;
+        }
+        r.ds = p_whole * (dp - delta);
+        if (p.derives)
+            r.ds = (F)bsri_dev_user_gradient(p.f.score_function, (float)r.ds, (float)raw, &at, p.f.user_data);
+        r.product = r.ds * cap;
+        return r;
+    }
+};
+
+/* The stored blocks of a line's row of blocks: as they are listed; by keys in the transposed index, or found by a look at all
+   blocks. All warps of a CTA walk alike. */
+struct bsri_dev_line_blocks {
+    const void *row, *position;
+    int64_t at, end, block, other; /* other: along the columns: of an entry by queries its block column, by keys its block row */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const bsr_matrix &m = p.f.mask;
+        const int dt = m.index_dtype;
+        row = position = nullptr, other = 0;
+        if (p.keys && m.transposed_index) {
+            const char *view = (const char *)m.transposed_index;
+            const int64_t shift = m.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * p.index.entries;
+            const void *ccol = bsri_dev_at(view + p.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&m) + 1));
+            row = bsri_dev_at(view + p.index.at[BSRI_ROW], dt, shift);
+            position = bsri_dev_at(view + p.index.at[BSRI_POSITION], dt, shift);
+            at = bsri_index(ccol, dt, line), end = bsri_index(ccol, dt, line + 1);
+        } else {
+            at = bsri_index(t.mask.crow, dt, p.keys ? 0 : line);
+            end = bsri_index(t.mask.crow, dt, p.keys ? p.f.block_rows : line + 1);
+        }
+    }
+    __device__ __forceinline__ bool next(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const int dt = p.f.mask.index_dtype, lane = threadIdx.x % 32;
+        if (!p.keys || position) {
+            if (at >= end) return false;
+            block = p.keys ? bsri_index(position, dt, at) : at;
+            other = bsri_index(p.keys ? row : t.mask.col, dt, at++);
+            return true;
+        }
+        while (at < end) {
+            uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(t.mask.col, dt, at + lane) == line);
+            at += found ? __ffs((int)found) - 1 : 32;
+            if (!found) continue;
+            for (;; other += 32) { /* the block row that the entry lies in, from the last one on */
+                const int64_t below = other + lane + 1;
+                found = __ballot_sync(~0u, below >= p.f.block_rows || bsri_index(t.mask.crow, dt, below) > at);
+                if (found) break;
+            }
+            other += __ffs((int)found) - 1, block = at++;
+            return true;
+        }
+        return false;
+    }
+    /* Columns [from, to) of the block at hand that any of the tile's lines may meet; what it is. */
+    __device__ __forceinline__ int range(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t &from, int64_t &to) const {
+        if (!p.keys) return t.keys(p.f, block, other, from, to);
+        const int what = t.kind_of(p.f, block);
+        from = other * p.f.mask.block_rows, to = bsri_min(t.q_rows, from + p.f.mask.block_rows);
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, t.low), to = bsri_min(to, t.limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-simt: any dtype, head size, block size, stride; what is summed over all lines       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Rows of an operand of one item. */
+struct bsri_dev_rows {
+    const char *data;
+    int64_t row_stride, col_stride;
+    int dtype;
+    __device__ __forceinline__ void set(const char *of, const bsr_dense &d) {
+        data = of, row_stride = d.row_stride, col_stride = d.col_stride, dtype = d.dtype;
+    }
+};
+
+/* A work tile: SIDE lines, which meet SIDE columns at a time. What all threads know alike stands here, too: registers are
+   scarce. */
+template <class L> struct bsri_gradient_simt_work {
+    typedef typename L::number F;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = 16, TX = SIDE / RN, PANELS = L::PANELS;
+    typedef F sums[RM][RN];
+    F a[KC][SIDE + 1], b[KC][SIDE + 1];            /* + 1: both fill orders stay free of bank conflicts */
+    F score[SIDE][SIDE + 1], grad[SIDE][SIDE + 1]; /* scores, then probabilities (or ds); dp, then gradients for products */
+    F lse[SIDE], delta[SIDE];                      /* of queries */
+    F bias[SIDE], slope[SIDE];                     /* sums of lines */
+};
+struct bsri_gradient_place {
+    bsri_dev_turn t;
+    bsri_dev_line_blocks blocks;
+    bsri_dev_rows line_s, line_dp, col_s, col_dp; /* whose products are scores and dp: q, d_out and k, v, or the other way round */
+    int64_t o, of, inner, line, d0; /* item; row of blocks, first line in it, of all; first column of outputs */
+    int64_t from, to;               /* columns of the block at hand */
+    int lines, there, panel;        /* lines; those that lengths leave */
+    bool more, full;
+
+    __device__ __forceinline__ void turn(const bsri_dev_gradient &p, int64_t r) {
+        t.begin(p, o, r), t.bound(p, line, lines);
+        (p.keys ? col_s : line_s).set(t.q, p.f.q), (p.keys ? col_dp : line_dp).set(t.d_result, p.d_out);
+        (p.keys ? line_s : col_s).set(t.k, p.f.k), (p.keys ? line_dp : col_dp).set(t.v, p.f.v);
+        int64_t most = t.q_rows;
+        if (p.keys) most = bsri_min(t.k_rows, of * p.f.mask.block_cols + (t.counts ? t.counts[of] : p.f.mask.block_cols));
+        there = (int)bsri_max(0, bsri_min(lines, most - line));
+    }
+};
+template <class L> struct bsri_gradient_simt_tile_of {
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    typedef typename memory::sums sums;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = memory::KC, TX = memory::TX, PANELS = L::PANELS;
+    const bsri_dev_gradient &p;
+    memory &s;
+    bsri_gradient_place &w;
+
+    __device__ __forceinline__ bsri_gradient_simt_tile_of(const bsri_dev_gradient &p_, memory &s_, bsri_gradient_place &w_)
+        : p(p_), s(s_), w(w_) {}
+    /* to = scale times lines of x times `width` columns of y from `col` on: `depth` products. */
+    __device__ __forceinline__ void multiply(F (&to)[SIDE][SIDE + 1], const bsri_dev_rows &x, const bsri_dev_rows &y, int64_t col,
+                                             int width, int64_t depth, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+        sums sum = {};
+        for (int64_t k0 = 0; k0 < depth; k0 += KC) {
+            const int kc = (int)bsri_min(KC, depth - k0);
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int m = x.col_stride == 1 ? i / KC : i % SIDE, k = x.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (w.line + m) * x.row_stride + (k0 + k) * x.col_stride;
+                s.a[k][m] = m < w.there && k < kc ? bsri_dev_number<F>(x.data, x.dtype, at) : F(0);
+            }
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int n = y.col_stride == 1 ? i / KC : i % SIDE, k = y.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (col + n) * y.row_stride + (k0 + k) * y.col_stride;
+                s.b[k][n] = n < width && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+            }
+            __syncthreads();
+            for (int k = 0; k < kc; k++) {
+                F c[RM], d[RN];
+#pragma unroll
+                for (int i = 0; i < RM; i++) c[i] = s.a[k][ty * RM + i];
+#pragma unroll
+                for (int j = 0; j < RN; j++) d[j] = s.b[k][tx + j * TX];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+#pragma unroll
+                    for (int j = 0; j < RN; j++) sum[i][j] += c[i] * d[j];
+            }
+            __syncthreads();
+        }
+        lay(to, sum, scale);
+    }
+    __device__ __forceinline__ void lay(F (&to)[SIDE][SIDE + 1], const sums &x, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int i = 0; i < RM; i++)
+#pragma unroll
+            for (int j = 0; j < RN; j++) to[ty * RM + i][tx + j * TX] = x[i][j] * scale;
+        __syncthreads();
+    }
+    /* lse and delta of n queries from `row` on. */
+    __device__ __forceinline__ void statistics(int64_t row, int n) const {
+        for (int i = threadIdx.x / 32; i < n; i += L::THREADS / 32) {
+            F lse, delta;
+            w.t.statistics<F>(p, row + i, lse, delta);
+            if (threadIdx.x % 32 == 0) s.lse[i] = lse, s.delta[i] = delta;
+        }
+        __syncthreads();
+    }
+    /* Scores become what products and sums want of them; what is there of each by itself is stored. */
+    __device__ __forceinline__ void form(int64_t col, int width) const {
+        const bsr_matrix &m = p.f.mask;
+        const int64_t block = w.blocks.block, in = col - w.blocks.other * (p.keys ? m.block_rows : m.block_cols);
+        const int64_t in_row = p.keys ? in : w.inner, in_col = p.keys ? w.inner : in;
+        const bool probable = bsri_dev_makes(p, BSRI_GRAD_V), scores = bsri_dev_makes(p, BSRI_GRAD_SCORES);
+        const bool biases = bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS;
+        for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+            const int x = i / SIDE, y = i % SIDE, r = p.keys ? y : x, c = p.keys ? x : y;
+            bsri_dev_part<F> part = {0, 0, 0};
+            if (x < w.there && y < width) {
+                const int64_t at_row = (p.keys ? col : w.line) + r, at_col = (p.keys ? w.line : col) + c;
+                part = w.t.part<F>(p, s.score[x][y], s.grad[x][y], at_row, at_col,
+                                   block * p.f.ms[0] + (in_row + r) * p.f.ms[1] + (in_col + c) * p.f.ms[2], w.full, s.lse[r],
+                                   s.delta[r]);
+                if (scores)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values + block * p.score_strides[0] +
+                                       (in_row + r) * p.score_strides[1] + (in_col + c) * p.score_strides[2], part.ds);
+                if (biases) {
+                    F &sum = ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                                  bsri_dev_bias_at(&p.d_bias, at_row, at_col)];
+                    sum += part.ds;
+                }
+            }
+            s.score[x][y] = probable ? part.p : part.ds, s.grad[x][y] = part.product;
+        }
+        __syncthreads();
+    }
+    /* Sums of lines, a warp each. */
+    __device__ __forceinline__ void sum_lines(int64_t col, int width) const {
+        for (int x = threadIdx.x / 32; x < w.there; x += L::THREADS / 32) {
+            F all = 0, far = 0;
+            for (int y = threadIdx.x % 32; y < width; y += 32) {
+                const int64_t away = (p.keys ? w.line + x - col - y : col + y - w.line - x) - p.f.causal_offset;
+                all += s.score[x][y], far -= s.score[x][y] * (F)(away < 0 ? -away : away);
+            }
+            for (int d = 16; d; d /= 2) all += __shfl_xor_sync(~0u, all, d), far += __shfl_xor_sync(~0u, far, d);
+            if (threadIdx.x % 32 == 0) s.bias[x] += all, s.slope[x] += far;
+        }
+        __syncthreads();
+    }
+    /* out += x times rows of y from `col` on, its columns from w.d0 on, PANELS times SIDE of them. */
+    __device__ __forceinline__ void add(sums (&out)[PANELS], const F (&x)[SIDE][SIDE + 1], const bsri_dev_rows &y, int64_t col,
+                                        int width, int64_t depth) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t first = w.d0 + panel * SIDE;
+            for (int k0 = 0; k0 < width && first < depth; k0 += KC) {
+                const int kc = width - k0 < KC ? width - k0 : KC;
+                for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                    const int n = y.col_stride == 1 ? i % SIDE : i / KC, k = y.col_stride == 1 ? i / SIDE : i % KC;
+                    const int64_t at = (col + k0 + k) * y.row_stride + (first + n) * y.col_stride;
+                    s.b[k][n] = first + n < depth && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+                }
+                __syncthreads();
+                for (int k = 0; k < kc; k++) {
+#pragma unroll
+                    for (int i = 0; i < RM; i++) {
+                        const F f = x[ty * RM + i][k0 + k];
+                        if (f == 0) continue; /* what is forbidden: whatever y holds */
+#pragma unroll
+                        for (int j = 0; j < RN; j++) out[panel][i][j] += f * s.b[k][tx + j * TX];
+                    }
+                }
+                __syncthreads();
+            }
+        }
+    }
+    __device__ __forceinline__ void store(const bsr_dense &d, const sums (&out)[PANELS], F scale) const {
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t from = w.d0 + panel * SIDE, first = bsri_dense_offset(&p.outer, w.o, &d) + w.line * d.row_stride;
+            lay(s.score, out[panel], scale);
+            for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+                const int m = d.col_stride == 1 ? i / SIDE : i % SIDE, n = d.col_stride == 1 ? i % SIDE : i / SIDE;
+                if (m < w.lines && from + n < d.cols)
+                    bsri_dev_store(d.data, d.dtype, first + m * d.row_stride + (from + n) * d.col_stride, s.score[m][n]);
+            }
+            __syncthreads();
+        }
+    }
+    /* Zeros in what is stored or added score by score, for the tile's lines; in d_scores also for rows past the last query. */
+    __device__ __forceinline__ void clear(void) const {
+        const int64_t rows = bsri_min(p.f.tile_rows, p.f.mask.block_rows - w.inner), cols = p.f.mask.block_cols;
+        if (bsri_dev_makes(p, BSRI_GRAD_SCORES)) { /* of one item of the call */
+            if (threadIdx.x == 0) w.t.begin(p, w.o, 0);
+            __syncthreads();
+            const int64_t *ss = p.score_strides, from = bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values;
+            const int64_t end = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of + 1);
+            for (int64_t block = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of); block < end; block++)
+                for (int64_t i = threadIdx.x; i < rows * cols; i += L::THREADS)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   from + block * ss[0] + (w.inner + i / cols) * ss[1] + i % cols * ss[2], F(0));
+        }
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS) {
+            F *const to = (F *)p.d_bias.data + bsri_dense_offset(&p.outer, w.o, &p.d_bias) + w.line * p.d_bias.row_stride;
+            for (int64_t i = threadIdx.x; i < w.lines * p.d_bias.cols; i += L::THREADS)
+                to[i / p.d_bias.cols * p.d_bias.row_stride + i % p.d_bias.cols * p.d_bias.col_stride] = 0;
+        }
+        __syncthreads();
+    }
+    /* Everything that one item of the call has for the tile. */
+    __device__ __forceinline__ void turn(sums (&d)[PANELS], sums (&dv)[PANELS]) const {
+        const bool makes_v = bsri_dev_makes(p, BSRI_GRAD_V), makes_d = bsri_dev_makes(p, p.keys ? BSRI_GRAD_K : BSRI_GRAD_Q);
+        if (!w.there) return;
+        if (!p.keys) statistics(w.line, w.there);
+        if (threadIdx.x == 0) w.blocks.begin(p, w.t, w.of);
+        for (;;) {
+            __syncthreads();
+            if (threadIdx.x < 32) {
+                bsri_dev_line_blocks blocks = w.blocks;
+                const bool more = blocks.next(p, w.t, w.of);
+                __syncwarp();
+                if (threadIdx.x == 0) {
+                    w.blocks = blocks, w.more = more;
+                    if (more) w.full = blocks.range(p, w.t, w.from, w.to) == BSR_BLOCK_FULL;
+                }
+            }
+            __syncthreads();
+            if (!w.more) break;
+            for (int64_t col = w.from; col < w.to; col += SIDE) {
+                const int width = (int)bsri_min(SIDE, w.to - col);
+                if (p.keys) statistics(col, width);
+                multiply(s.score, w.line_s, w.col_s, col, width, p.f.q.cols, (F)p.f.scale);
+                if (p.makes != BSRI_BIT(BSRI_GRAD_V)) multiply(s.grad, w.line_dp, w.col_dp, col, width, p.f.v.cols, F(1));
+                form(col, width);
+                if (sums_lines(p) && w.panel == 0) sum_lines(col, width);
+                if (makes_v) add(dv, s.score, w.col_dp, col, width, p.f.v.cols);
+                if (makes_d) add(d, s.grad, w.col_s, col, width, p.f.q.cols);
+            }
+        }
+    }
+    static __device__ __forceinline__ bool sums_lines(const bsri_dev_gradient &p) {
+        return bsri_dev_makes(p, BSRI_GRAD_SLOPES) || (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form != BSRI_BIAS_ELEMENTS);
+    }
+    /* The lines of tile `at` of item w.o; their sums are added to what the first thread has of slopes and bias. */
+    __device__ __forceinline__ void lines(int64_t at, F &slopes, F &bias) const {
+        const int64_t block = p.keys ? p.f.mask.block_cols : p.f.mask.block_rows;
+        sums d[PANELS] = {}, dv[PANELS] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            w.of = bsri_divide(at, p.f.tiles), w.inner = (at - w.of * p.f.tiles) * p.f.tile_rows;
+            w.line = w.of * block + w.inner;
+            w.lines = (int)bsri_min(bsri_min(p.f.tile_rows, block - w.inner), p.lines - w.line);
+        }
+        __syncthreads();
+        if (w.panel == 0) clear();
+        if (w.lines <= 0) return;
+        if (threadIdx.x < SIDE) s.bias[threadIdx.x] = s.slope[threadIdx.x] = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) w.turn(p, r);
+            __syncthreads();
+            turn(d, dv);
+        }
+        __syncthreads();
+        if (bsri_dev_makes(p, BSRI_GRAD_V)) store(p.dv, dv, (F)p.f.keep_scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_K)) store(p.dk, d, (F)p.f.scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_Q)) store(p.dq, d, (F)p.f.scale);
+        if (!sums_lines(p) || w.panel) return;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_LINES && threadIdx.x < w.lines)
+            ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                 (w.line + threadIdx.x) * (p.keys ? p.d_bias.col_stride : p.d_bias.row_stride)] =
+                s.bias[threadIdx.x];
+        for (int i = 0; i < w.lines && threadIdx.x == 0; i++) slopes += s.slope[i], bias += s.bias[i];
+    }
+};
+
+/* bsri_gradient_simt: a CTA takes work tiles in turn, or groups of them.
+   Its tile is the choice of bsri_simt_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: 256, each with RM x RN of a tile of scores, and of PANELS tiles of the outputs' columns.
+   Shared memory: dynamic: bsri_gradient_simt_work; static: bsri_gradient_place, written by the first thread or warp.
+
+   Order: for each item that is summed: for each block of the lines' row of blocks: for each SIDE columns:
+          1. lse and delta of queries: where these are lines once for the item.
+          2. Scores and d_out v^T by FFMA, to shared memory; they become probabilities and gradients there.
+          3. Lines of the outputs: += probabilities times d_out, += gradients times q or k. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
+    bsri_gradient_simt(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    static_assert(sizeof(memory) <= L::SHARED, "too little shared memory");
+    extern __shared__ __align__(16) char bsri_gradient_memory[];
+    __shared__ bsri_gradient_place w;
+    const bsri_gradient_simt_tile_of<L> tile(p, *(memory *)bsri_gradient_memory, w);
+    const int64_t per_item = p.groups * p.f.panels;
+    for (int64_t work = blockIdx.x; work < p.outer.count * per_item; work += gridDim.x) {
+        const int64_t o = bsri_divide(work, per_item), n = work - o * per_item, group = bsri_divide(n, p.f.panels);
+        F slopes = 0, bias = 0; /* of the first thread */
+        __syncthreads();
+        if (threadIdx.x == 0) w.o = o, w.panel = (int)(n - group * p.f.panels), w.d0 = w.panel * L::PANELS * L::ROWS;
+        for (int64_t at = group * p.each; at < bsri_min(p.all_tiles, (group + 1) * p.each); at++) tile.lines(at, slopes, bias);
+        if (threadIdx.x || w.panel) continue;
+        F *const to = (F *)p.sums + o * p.groups + group;
+        if (bsri_dev_makes(p, BSRI_GRAD_SLOPES))
+            (p.sums ? to[0] : ((F *)p.d_slopes.data)[bsri_dense_offset(&p.outer, o, &p.d_slopes)]) = slopes;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER)
+            (p.sums ? to[bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count * p.groups : 0]
+                    : ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, o, &p.d_bias)]) = bias;
+    }
+}
+
+/* The sum of the numbers of all groups, a warp an item: lanes in turn, then the lanes' sums. */
+template <class F> __global__ void bsri_gradient_total(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    const int64_t slopes = bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count : 0;
+    const int64_t all = slopes + (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER ? p.outer.count : 0);
+    for (int64_t n = blockIdx.x; n < all; n += gridDim.x) {
+        const bsr_dense &d = n < slopes ? p.d_slopes : p.d_bias;
+        F sum = 0;
+        for (int64_t i = threadIdx.x; i < p.groups; i += 32) sum += ((const F *)p.sums)[n * p.groups + i];
+        for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+        if (threadIdx.x == 0) ((F *)d.data)[bsri_dense_offset(&p.outer, n < slopes ? n : n - slopes, &d)] = sum;
+    }
+}
+
+/* Gradients of sinks: a CTA of 256 threads an item of theirs, whose warps take rows in turn. */
+template <class F> __global__ void bsri_gradient_sinks(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    __shared__ F part[8];
+    const int warp = threadIdx.x / 32;
+    for (int64_t o = blockIdx.x; o < p.outer.count; o += gridDim.x) {
+        F sum = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) t.begin(p, o, r);
+            __syncthreads();
+            for (int64_t row = warp; row < t.q_rows && t.sink > -INFINITY; row += 8) {
+                F lse, delta;
+                t.statistics<F>(p, row, lse, delta);
+                if (lse == -bsri_dev_inf<F>()) continue;
+                const F x = (F)t.sink - lse;
+                sum -= (x == x ? bsri_dev_exp(x) : x) * delta;
+            }
+        }
+        if (threadIdx.x % 32 == 0) part[warp] = sum;
+        __syncthreads();
+        for (int i = 1; i < 8 && threadIdx.x == 0; i++) sum += part[i];
+        if (threadIdx.x == 0) ((F *)p.d_sinks.data)[bsri_dense_offset(&p.outer, o, &p.d_sinks)] = sum;
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */

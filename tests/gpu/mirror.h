@@ -217,12 +217,14 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[16];
+    bsr_dense dense[24];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue = BSR_ZERO;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
+    bsr_attention_extra extra = BSR_ZERO;
+    bsr_lengths lengths = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
@@ -297,6 +299,7 @@ struct gm_call {
         move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -351,6 +354,20 @@ struct gm_call {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
+        attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
+        attention.block_kind = (const uint8_t *)place(o->block_kind, 0, false, false, true);
+        if (const bsr_lengths *l = o->lengths) {
+            lengths = *l, attention.lengths = &lengths;
+            lengths.q_lengths = (const int32_t *)place(l->q_lengths, 0, false, false, true);
+            lengths.k_lengths = (const int32_t *)place(l->k_lengths, 0, false, false, true);
+            lengths.key_counts = (const int32_t *)place(l->key_counts, 0, false, false, true);
+        }
+        if (const bsr_attention_extra *x = o->extra) {
+            extra = *x, attention.extra = &extra;
+            extra.row_max = map(x->row_max, true), extra.d_lse = map(x->d_lse);
+            extra.d_relative_bias = map(x->d_relative_bias, true), extra.d_scores = map(x->d_scores, true);
+            extra.d_sinks = map(x->d_sinks, true), extra.d_slopes = map(x->d_slopes, true);
+        }
         return &attention;
     }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
@@ -552,7 +569,8 @@ struct gm_call {
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
+        const bool larger = status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK; /* the device's plan wants more than the CPU's */
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked && !larger &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
@@ -966,6 +984,7 @@ T_OPERATIONS(X)
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
 #define bsr_attention gm_attention
+#define bsr_attention_backward gm_attention_backward
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
