@@ -9120,8 +9120,8 @@ template <class L> struct bsri_gradient_simt_tile_of {
         const bsr_matrix &m = p.f.mask;
         const int64_t block = w.blocks.block, in = col - w.blocks.other * (p.keys ? m.block_rows : m.block_cols);
         const int64_t in_row = p.keys ? in : w.inner, in_col = p.keys ? w.inner : in;
-        const bool probable = bsri_dev_makes(p, BSRI_GRAD_V), scores = bsri_dev_makes(p, BSRI_GRAD_SCORES);
-        const bool biases = bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS;
+        const bool probable = bsri_dev_makes(p, BSRI_GRAD_V), scores = bsri_dev_makes(p, BSRI_GRAD_SCORES) && w.panel == 0;
+        const bool biases = bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS && w.panel == 0;
         for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
             const int x = i / SIDE, y = i % SIDE, r = p.keys ? y : x, c = p.keys ? x : y;
             bsri_dev_part<F> part = {0, 0, 0};
