@@ -537,13 +537,37 @@ TF int64_t ref_kv_item(const t_shape *whole, int64_t item, const t_shape *mine) 
 }
 /* lse: where not null, gets the reference of the log-sum-exp. */
 /* Does the code under test round probabilities to the operands' type before they meet v? Tensor cores take them so. */
+/* The kind of the block at each element. */
+TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
+    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
+    int64_t b, r, p, i, j;
+    for (b = 0; b < a.items; b++)
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++)
+                        *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
+                            o->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL
+                            : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
+                                                          : BSR_BLOCK_PARTIAL;
+    return a;
+}
+/* Do the lengths leave it there? width: of a block column. */
+TF int ref_within(const bsr_attention_options *o, int64_t width, int64_t batch, int64_t i, int64_t j) {
+    const bsr_lengths *l = o->lengths;
+    if (!l) return 1;
+    if (l->q_lengths && i >= l->q_lengths[batch]) return 0;
+    if (l->k_lengths && j >= l->k_lengths[batch]) return 0;
+    return !l->key_counts || j % width < l->key_counts[batch * l->key_counts_stride + j / width];
+}
 #ifndef REF_ROUNDS_P
 #define REF_ROUNDS_P 0
 #endif
-TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
-                            const bsr_attention_options *o, t_shape whole, ref_result *lse) {
+TF ref_result ref_attention_max(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                                const bsr_attention_options *o, t_shape whole, ref_result *lse, ref_result *row_max) {
     bsr_attention_options zero;
     ref_array qv = ref_dense(q), kv = ref_dense(k), vv = ref_dense(v), none = ref_none(), rel = none, kp = none, count, mv;
+    ref_array slopes = none, sinks = none, kinds;
     ref_result r;
     int64_t lq = q->rows, lk = k->rows, item, i, j, d, heads = whole.dims ? whole.n[whole.dims - 1] : 1;
     double u = q->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = q->dtype == BSR_F64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
@@ -559,29 +583,41 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     if (scale == 0) scale = q->cols ? 1 / sqrt((double)q->cols) : 1;
     if (o->relative_bias) rel = ref_dense(o->relative_bias);
     if (o->key_padding_mask) kp = ref_dense(o->key_padding_mask);
-    mv = ref_matrix(mask, &count);
+    if (o->slopes) slopes = ref_dense(o->slopes);
+    if (o->sinks) sinks = ref_dense(o->sinks);
+    mv = ref_matrix(mask, &count), kinds = ref_kinds(mask, o);
     r.want = ref_new(whole, lq, v->cols), r.bound = ref_new(whole, lq, v->cols);
     if (lse) lse->want = ref_new(whole, lq, 1), lse->bound = ref_new(whole, lq, 1);
+    if (row_max) row_max->want = ref_new(whole, lq, 1), row_max->bound = ref_new(whole, lq, 1);
     for (item = 0; item < r.want.items && BT_WANTED; item++) {
         int64_t iq = t_item_of(&whole, item, &qv.batch), ik = ref_kv_item(&whole, item, &kv.batch);
         int64_t iv = ref_kv_item(&whole, item, &vv.batch), im = t_item_of(&whole, item, &count.batch);
         for (i = 0; i < lq; i++) {
             double top = -inf, worst = 0, n = 0, relative;
             int nan = 0;
+            const int there = !o->lengths || !o->lengths->q_lengths || i < o->lengths->q_lengths[item / heads];
+            const double sink = sinks.v && there ? ref_seen(&sinks, &whole, item, 0, 0) : -inf;
+            const double slope = slopes.v ? ref_seen(&slopes, &whole, item, 0, 0) : 0;
             ref_real total = 0;
             bsr_position at;
             at.batch = item / heads, at.head = item % heads, at.row = i;
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                int allowed = *ref_at(&count, im, i, j) != 0;
+                const double kind = *ref_at(&kinds, im, i, j), off = (double)j - (double)i - (double)o->causal_offset;
+                int allowed = *ref_at(&count, im, i, j) != 0 && kind != BSR_BLOCK_SKIP;
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
-                if (o->flags & BSR_ATTENTION_CAUSAL && !(j <= i + o->causal_offset)) allowed = 0;
-                if (o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
+                if (!ref_within(o, mask->block_cols, at.batch, i, j)) allowed = 0;
+                if (kind == BSR_BLOCK_PARTIAL) {
+                    if (o->flags & BSR_ATTENTION_CAUSAL && !(off <= 0)) allowed = 0;
+                    if (o->flags & BSR_ATTENTION_WINDOW && !(-(double)o->window_left <= off && off <= (double)o->window_right))
+                        allowed = 0;
+                    if (o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
 #ifdef BSRSPARSE_USER_FUNCTIONS
-                if (o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
-                if (o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
+                    if (o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
+                    if (o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
 #endif
+                }
                 if (!allowed) continue;
                 for (d = q->cols - 1; d >= 0; d--) {
                     ref_real x = (ref_real)*ref_at(&qv, iq, i, d) * *ref_at(&kv, ik, j, d);
@@ -589,9 +625,11 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 }
                 s[j] = (double)(scale * dot);
                 ds[j] = fabs(scale) * ((double)q->cols + 2) * u * (double)mag + 2 * u * fabs(s[j]);
+                if (o->softcap > 0) s[j] = o->softcap * tanh(s[j] / o->softcap), ds[j] += 8 * u * o->softcap;
                 if (o->flags & BSR_ATTENTION_MASK_ADDITIVE) s[j] += m, ds[j] += 2 * u * (fabs(m) + fabs(s[j]));
                 if (rel.v) term = ref_seen(&rel, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
-                if (kp.v)
+                if (slope != 0) term = -slope * fabs(off), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
+                if (kp.v && (kind == BSR_BLOCK_PARTIAL || o->key_padding_mode == BSR_MASK_ADD))
                     term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term,
                     ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
                 if (s[j] == -inf) {
@@ -612,6 +650,10 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 if (s[j] > top) top = s[j];
                 n += 1;
             }
+            for (j = 0; j < lk; j++) worst = fmax(worst, s[j] > -inf ? ds[j] : 0);
+            if (row_max)
+                *ref_at(&row_max->want, item, i, 0) = nan ? (double)NAN : top, *ref_at(&row_max->bound, item, i, 0) = worst;
+            if (sink > -inf) top = fmax(top, sink), total = expl((ref_real)sink - top), n += 1;
             for (j = 0; j < lk; j++) {
                 if (s[j] > -inf) ds[j] += 2 * u * fabs(s[j] - top), worst = fmax(worst, ds[j]);
                 w[j] = s[j] == -inf ? 0 : expl((ref_real)s[j] - top), total += w[j];
@@ -642,6 +684,25 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     }
     free(s), free(ds), free(w);
     return r;
+}
+TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                            const bsr_attention_options *o, t_shape whole, ref_result *lse) {
+    return ref_attention_max(scale, q, k, v, mask, o, whole, lse, NULL);
+}
+/* Kinds at random, lengths that leave at least `least` of each. */
+TF uint8_t *ref_random_kinds(const bsr_matrix *m) {
+    int64_t n = m->nnz, i;
+    uint8_t *kinds;
+    for (i = 0; i < m->batch_dims; i++) n += (m->batch[i] - 1) * m->col_batch_stride[i];
+    kinds = (uint8_t *)bt_alloc((size_t)n, 1);
+    for (i = 0; i < n; i++) kinds[i] = (uint8_t)bt_below(3);
+    return kinds;
+}
+TF int32_t *ref_random_lengths(int64_t n, int64_t least, int64_t most) {
+    int32_t *lengths = (int32_t *)bt_alloc((size_t)n * 4, 4);
+    int64_t i;
+    for (i = 0; i < n; i++) lengths[i] = (int32_t)bt_range(least, most);
+    return lengths;
 }
 
 #endif /* BSR_REF64_H */

@@ -52,30 +52,6 @@ typedef struct ref_score {
 typedef struct ref_tables { /* operands as arrays */
     ref_array q, k, v, mask, count, kind, bias, padding, slopes, sinks;
 } ref_tables;
-/* The kind of the block at each element. */
-TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
-    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
-    int64_t b, r, p, i, j;
-    for (b = 0; b < a.items; b++)
-        for (r = 0; r < m->rows / m->block_rows; r++)
-            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
-                for (i = 0; i < m->block_rows; i++)
-                    for (j = 0; j < m->block_cols; j++)
-                        *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
-                            o->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL
-                            : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
-                                                          : BSR_BLOCK_PARTIAL;
-    return a;
-}
-/* Do the lengths leave it there? */
-TF int ref_within(const ref_gradients *c, int64_t batch, int64_t i, int64_t j) {
-    const bsr_lengths *l = c->o.lengths;
-    const int64_t width = c->mask.block_cols;
-    if (!l) return 1;
-    if (l->q_lengths && i >= l->q_lengths[batch]) return 0;
-    if (l->k_lengths && j >= l->k_lengths[batch]) return 0;
-    return !l->key_counts || j % width < l->key_counts[batch * l->key_counts_stride + j / width];
-}
 TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t item, int64_t i, int64_t j, double scale) {
     const bsr_attention_options *o = &c->o;
     const double u = c->q.dtype == BSR_F64 ? REF_U64 : 0x1p-24, inf = (double)INFINITY;
@@ -91,7 +67,7 @@ TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t i
     int64_t d;
     r.raw = r.s = -inf, r.e = r.keep = 0, r.p = 0, r.cap = 1;
     at.batch = item / heads, at.head = item % heads, at.row = i, at.col = j;
-    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_within(c, item / heads, i, j)) return r;
+    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_within(o, c->mask.block_cols, item / heads, i, j)) return r;
     if (rel == -inf || ((o->flags & BSR_ATTENTION_MASK_ADDITIVE) && m == -inf)) return r;
     if (pad == -inf && (kind == BSR_BLOCK_PARTIAL || o->key_padding_mode == BSR_MASK_ADD)) return r;
     if (kind == BSR_BLOCK_PARTIAL) {
@@ -332,22 +308,6 @@ TF void ref_gradients_extra(ref_gradients *c, int lse, int bias, int scores, int
         c->extra.row_max = &c->row_max, c->has_max = 1;
     }
     if (scores) c->d_scores = ref_scores_of(&c->mask, &c->whole, scores_dtype), c->extra.d_scores = &c->d_scores;
-}
-
-/* Kinds at random, lengths that leave at least `least` of each. */
-TF uint8_t *ref_random_kinds(const bsr_matrix *m) {
-    int64_t n = m->nnz, i;
-    uint8_t *kinds;
-    for (i = 0; i < m->batch_dims; i++) n += (m->batch[i] - 1) * m->col_batch_stride[i];
-    kinds = (uint8_t *)bt_alloc((size_t)n, 1);
-    for (i = 0; i < n; i++) kinds[i] = (uint8_t)bt_below(3);
-    return kinds;
-}
-TF int32_t *ref_random_lengths(int64_t n, int64_t least, int64_t most) {
-    int32_t *lengths = (int32_t *)bt_alloc((size_t)n * 4, 4);
-    int64_t i;
-    for (i = 0; i < n; i++) lengths[i] = (int32_t)bt_range(least, most);
-    return lengths;
 }
 
 #endif
