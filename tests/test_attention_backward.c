@@ -416,10 +416,11 @@ TEST(options_refused) {
             bsr_lengths lengths = BSR_ZERO;
             bsr_exec e = t_exec(0);
             t_spec s = t_spec_of(BSR_F32, 4, 4, 3, 3, 5);
-            int32_t *counts = ref_random_lengths(8, 1, 4);
+            int32_t *counts;
             uint8_t *kinds;
             int item = 0, status;
             bt_case("%d, %s", k, backward ? "backward" : "forward");
+            counts = ref_random_lengths(8, 1, 4);
             c = ref_gradients_new(&s, BSR_F32, 12, 12, 6, 5, b, b, b, b, 0), c.ctx = t_context(0);
             sinks = t_random(BSR_F32, 1, 1, ROW, b, 0, FILL_SIGNED);
             wrong = t_random(BSR_F32, 2, 1, ROW, NO_BATCH, 0, FILL_SIGNED);

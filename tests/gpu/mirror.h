@@ -155,6 +155,7 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_CROW_DECREASES:
         case BSR_ITEM_CROW_LONG:
         case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_BLOCK_KIND:
         case BSR_ITEM_COL_ORDER:
         case BSR_ITEM_PATTERN_MISMATCH:
         case BSR_ITEM_VIEW_HEADER:
@@ -867,6 +868,7 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
