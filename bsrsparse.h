@@ -841,6 +841,8 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept in the workspace between the
+                                          walk by keys and that by queries, of some items at a time; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -853,6 +855,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
+#define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -886,6 +889,8 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
+    X(BSR_WHY_ROOM, 37, "the workspace has no room for what is known of each row") \
+    X(BSR_WHY_INDEX, 38, "there is no transposed index, nor a workspace to build it in") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -4232,6 +4237,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -15459,6 +15465,35 @@ typedef struct bsri_dev_gradient {
     int32_t bias_form;        /* BSRI_BIAS_ */
     int32_t derives;          /* the score function has a derivative */
 } bsri_dev_gradient;
+/* lse and delta of each row: see bsri_gradient_statistics(). */
+enum { BSRI_GRADIENT_CHUNK = 64, BSRI_GRADIENT_TICKETS = 64 };
+typedef struct bsri_dev_gradient_rows {
+    bsri_dev_gradient g; /* of the call's items */
+    float *statistics;
+    uint32_t *ticket;     /* counters of the launches that follow */
+    int64_t rows, chunks; /* of an item, padded to whole steps */
+    int32_t pieces, reserved; /* out and d_out come in pieces of 16 bytes */
+} bsri_dev_gradient_rows;
+/* A walk on Hopper: what is said of lines and columns holds for blocks of 64 times 64 parts. */
+typedef struct bsri_dev_gradient_flash {
+    bsri_dev_gradient g;
+    bsri_tensor_batch batch[4]; /* of the lines' operands (scores, dp), of the columns' */
+    const float *statistics;
+    char *spilt;                /* ds: images of 64 x 64, 8 KB each, block by block as they are stored; null: it is not kept */
+    uint32_t *ticket;           /* the counter that work tiles are taken from; null: in turn */
+    int64_t rows;               /* of an item in `statistics` */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS]; /* blocks from item to item of the call's batch */
+    uint32_t total, tiles, per_block; /* work tiles of all, of an item, of a block */
+    int32_t first;              /* item of the outputs that work begins with */
+    int32_t lines, streams, stages; /* lines of a work tile; streams of a CTA; stages of its ring */
+    int32_t stream, ring, stage, spare; /* bytes of a stream; where its ring begins; of a stage; where its spare room begins */
+    int32_t columns, column_subs, line_subs, subs; /* of a block; its parts of 64 along columns, along lines, in all */
+    int32_t low, high;          /* how far a key may be to the right of a query */
+    int32_t backwards, per_turn; /* last lines first; lines are loaded for each turn, not once a tile */
+    int32_t pieces;             /* outputs that come in pieces of 16 bytes: 1 dq, dk; 2 dv */
+    float unit;                 /* scale log2(e) */
+    bsri_tma_map map[4];
+} bsri_dev_gradient_flash;
 enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of each score, of a line's sum, of all of an item */
 
 /* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
@@ -15742,6 +15777,18 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
+enum { BSRI_WALK_QUERIES, BSRI_WALK_KEYS, BSRI_WALK_SPILT };
+/* Of a CTA: bytes of operands on their way, of those ds and outputs have; stages at most. */
+enum { BSRI_GRADIENT_DATA = 208 * 1024, BSRI_GRADIENT_SPARE = 16 * 1024, BSRI_GRADIENT_STAGES = 10 };
+/* 64 columns a step. RS: the lines' operands are in registers; else too many sums are. */
+template <class T, int HD_, int WALK_> struct bsri_gradient_flash : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD_, WALK = WALK_, ATOMS = HD / 64, MOST = BSRI_GRADIENT_STAGES;
+    static constexpr bool KEYS = WALK == BSRI_WALK_KEYS, SPILT = WALK == BSRI_WALK_SPILT, RS = !SPILT && (!KEYS || HD == 64);
+    static constexpr int DATA = BSRI_GRADIENT_DATA, CONTROL = 19 * 1024; /* bytes of a CTA */
+    static constexpr int COLS = 64, STAGES = 0, THREADS = 384, SHARED = DATA + CONTROL;
+};
+
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
    columns of a block as PIECE at a time. */
 #define BSRI_TINY_SHARED (112 * 1024) /* two CTAs of a multiprocessor */
@@ -15791,7 +15838,10 @@ enum {
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
     BSRI_FOR_ATTENTION,
-    BSRI_FOR_GRADIENT /* of attention: by queries and by keys */
+    BSRI_FOR_GRADIENT, /* of attention: by queries and by keys, */
+    BSRI_FOR_GRADIENT_QUERIES, /* on Hopper one or the other, */
+    BSRI_FOR_GRADIENT_KEYS,
+    BSRI_FOR_GRADIENT_SPILT /* or by queries, of what was kept by keys */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -16017,7 +16067,19 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
 #define BSRI_KERNELS_GRADIENT_SIMT(X, name, n, D, ...) \
     X(GRADIENT_SIMT_##name##_##D, n, GRADIENT, SIMT, D, 1, NONE, bsri_gradient_simt, bsri_gradient_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_GRADIENT_HEAD(X, HD, n, D, T)                                       \
+    X(GRADIENT_WGMMA_QUERIES_##HD##_##D, n + 0, GRADIENT_QUERIES, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_QUERIES>)                                     \
+    X(GRADIENT_WGMMA_KEYS_##HD##_##D, n + 1, GRADIENT_KEYS, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_KEYS>)                                        \
+    X(GRADIENT_WGMMA_SPILT_##HD##_##D, n + 2, GRADIENT_SPILT, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_SPILT>)
+#define BSRI_KERNELS_GRADIENT_HALF(X, n, D, T)   \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 64, n + 0, D, T) \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 128, n + 3, D, T)
 #define BSRI_KERNELS_GRADIENT(X)                                                       \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GRADIENT_HALF(X, 730, F16, bsri_mma_f16))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GRADIENT_HALF(X, 740, BF16, bsri_mma_bf16))  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                       \
     BSRI_KERNELS_GRADIENT_SIMT(X, 16X16, 700, F32, float, 16, 1)                       \
     BSRI_KERNELS_GRADIENT_SIMT(X, 64X64, 701, F32, float, 64, 4))                      \
@@ -16105,6 +16167,7 @@ enum {
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
+    X(GRADIENT_STATISTICS, 794, bsri_gradient_statistics)               \
     X(GRADIENT_SINKS_F32, 790, bsri_gradient_sinks<float>)   \
     X(GRADIENT_TOTAL_F32, 792, bsri_gradient_total<float>))  \
     BSRI_WHEN(BSRI_HAS_F64,                                  \
@@ -18027,15 +18090,25 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A call is a few launches, one for each walk: outputs by queries and by keys, and what differs in items that are summed. */
+/* A call is a few walks: outputs by queries and by keys, and what differs in items that are summed. A walk is a launch; on tensor
+   cores what it makes beside dq, dk, dv is another. */
 typedef union bsri_gradient_params {
     bsri_dev_gradient simt;
+    bsri_dev_gradient_flash wgmma;
 } bsri_gradient_params;
+typedef struct bsri_gradient_launch {
+    bsri_choice choice;
+    bsri_gradient_params m;
+} bsri_gradient_launch;
+enum { BSRI_GRADIENT_MAIN = BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V) };
 typedef struct bsri_walks {
     bsri_dev_gradient walk[BSRI_GRADIENTS]; /* as described; the last one is the sinks', which have a kernel of their own */
-    bsri_gradient_params m[BSRI_GRADIENTS]; /* as its kernel is given it */
-    bsri_choice choice[BSRI_GRADIENTS];
-    int32_t count; /* without the sinks */
+    bsri_gradient_launch launch[BSRI_GRADIENTS + 1];
+    bsri_dev_gradient_rows rows; /* statistics null: there is no room for them */
+    char *spilt;                 /* null: ds is not kept */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
+    int32_t count, launches;     /* walks without the sinks' */
+    int32_t uses_rows, compute;
 } bsri_walks;
 
 /* Does a walk sum something up over all lines? */
@@ -18063,13 +18136,118 @@ static bsri_choice bsri_simt_choose_walk(const bsri_dev_gradient *p, int compute
     c.grid = p->outer.count * m->groups * m->f.panels;
     return c;
 }
-/* Every walk by one tier: the first one's choice, or why not. */
-static bsri_choice bsri_simt_choose_gradient(int compute, const bsr_plan *asked, bsri_walks *w) {
-    for (int i = 0; i < w->count; i++) {
-        w->choice[i] = bsri_simt_choose_walk(&w->walk[i], compute, asked, &w->m[i].simt);
-        if (!w->choice[i].kernel) return w->choice[i];
+/* Every walk by this tier: the first one's choice, or why not. */
+static bsri_choice bsri_simt_choose_gradient(const bsr_plan *asked, bsri_walks *w) {
+    for (w->launches = 0; w->launches < w->count; w->launches++) {
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        l->choice = bsri_simt_choose_walk(&w->walk[w->launches], w->compute, asked, &l->m.simt);
+        if (!l->choice.kernel) return l->choice;
     }
-    return w->choice[0];
+    w->uses_rows = 0;
+    return w->launch[0].choice;
+}
+
+/* Has one of them other items than the other? */
+static int bsri_batch_differs(const bsr_dense *x, const bsr_dense *y) {
+    int i;
+    for (i = 1; i <= x->batch_dims || i <= y->batch_dims; i++)
+        if ((i <= x->batch_dims ? x->batch[x->batch_dims - i] : 1) != (i <= y->batch_dims ? y->batch[y->batch_dims - i] : 1)) return 1;
+    return 0;
+}
+/* What keeps a walk's dq, dk, dv from the kernels for Hopper; 0: nothing. */
+static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p) {
+    const bsri_dev_attention *f = &p->f;
+    const int64_t most = 1 << 29;
+    const uint32_t plain = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_WHY_DTYPE;
+    if ((f->flags & ~plain) || f->drops || f->relative.data || f->padding.data || f->slopes.data || f->score_function ||
+        f->mask_function || f->softcap > 0 || !(f->scale > 1e-30 && f->scale < 1e30))
+        return BSR_WHY_MODIFIED;
+    if (f->mask.block_rows % 64 || f->mask.block_cols % 64) return BSR_WHY_BLOCK;
+    if (!bsri_mma_rows_fit(&f->q) || !bsri_mma_rows_fit(&f->k) || !bsri_mma_rows_fit(&f->v)) return BSR_WHY_DENSE;
+    if (p->d_out.dtype != f->q.dtype || !bsri_mma_rows_fit(&p->d_out)) return BSR_WHY_DENSE;
+    if (p->reduce < 1) return BSR_WHY_LIST_KIND;
+    if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
+    if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most) return BSR_WHY_SIZE;
+    if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
+    return w->rows.statistics ? 0 : BSR_WHY_ROOM;
+}
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p, int way,
+                                          bsri_dev_gradient_flash *m) {
+    const bsri_dev_attention *f = &p->f;
+    const int keys = way == BSRI_FOR_GRADIENT_KEYS, spilt = way == BSRI_FOR_GRADIENT_SPILT;
+    const int64_t block = keys ? f->mask.block_cols : f->mask.block_rows, far = 1 << 30;
+    const int64_t low = f->causal_offset - f->before, high = f->causal_offset + f->after;
+    const bsr_dense *operand[4] = {keys ? &f->k : &f->q, keys ? &f->v : &p->d_out, keys ? &f->q : &f->k, keys ? &p->d_out : &f->v};
+    bsri_wanted x = bsri_want(way, BSRI_TIER_WGMMA, f->q.dtype);
+    int64_t total;
+    int i, hd;
+    x.head = f->q.cols <= 64 && f->v.cols <= 64 ? 64 : 128;
+    bsri_choice c = bsri_yes(bsri_find(&x), block % 128 ? BSR_WHY_GROUP : BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, sizeof *m), m->g = *p, hd = x.head;
+    m->statistics = w->rows.statistics, m->rows = w->rows.rows, m->unit = (float)f->scale * BSRI_DEV_LOG2E;
+    m->lines = block % 128 ? 64 : 128, m->streams = 128 / m->lines;
+    m->stream = BSRI_GRADIENT_DATA / m->streams, m->ring = spilt ? 0 : 4 * m->lines * hd;
+    m->stage = spilt ? 128 * (m->lines + hd) : 256 * hd;
+    m->stages = (int32_t)bsri_min(BSRI_GRADIENT_STAGES, (m->stream - m->ring - BSRI_GRADIENT_SPARE / m->streams) / m->stage);
+    m->spare = m->ring + m->stages * m->stage;
+    m->columns = (int32_t)(keys ? f->mask.block_rows : f->mask.block_cols), m->column_subs = m->columns / 64;
+    m->line_subs = (int32_t)(block / 64), m->subs = m->column_subs * m->line_subs;
+    m->low = (int32_t)bsri_max(-far, bsri_min(far, low)), m->high = (int32_t)bsri_max(-far, bsri_min(far, high));
+    if (high < low) m->low = m->high = (int32_t)far; /* nothing is allowed */
+    m->per_block = (uint32_t)bsri_ceil_div(block, m->lines);
+    m->tiles = (uint32_t)(keys ? bsri_block_cols(&f->mask) : f->block_rows) * m->per_block;
+    m->backwards = !keys && (f->flags & BSR_ATTENTION_CAUSAL);
+    m->per_turn = !keys || hd == 64 || f->k_group != f->v_group || bsri_batch_differs(&f->k, &f->v);
+    if (keys) m->pieces = (p->dk.data && p->dk.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dk)) |
+                          (p->dv.data && p->dv.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dv)) << 1;
+    else m->pieces = p->dq.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dq);
+    if (!bsri_mul(p->outer.count, m->tiles, &total) || total > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    m->total = (uint32_t)total, m->spilt = keys || spilt ? w->spilt : NULL;
+    memcpy(m->spilt_step, w->spilt_step, sizeof m->spilt_step);
+    for (i = spilt ? 2 : 0; i < (spilt ? 3 : 4); i++)
+        if (!bsri_flash_map(ctx, operand[i], i < 2 ? m->lines : 64, &m->batch[i], &m->map[i])) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->lines, c.stages = m->stages;
+    c.grid = bsri_min(ctx->sm_count, bsri_ceil_div(total, m->streams)), c.pdl = 1;
+    return c;
+}
+/* dq, dk and dv by this tier, what else there is by simt. By keys first: what is kept of ds is used by queries. */
+static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks *w) {
+    bsri_choice none = bsri_no(BSR_WHY_LIST_KIND);
+    const bsr_plan any = BSR_ZERO;
+    int i, keys, why;
+    for (i = 0, w->launches = 0; i < w->count; i++) {
+        if (!(w->walk[i].makes & BSRI_GRADIENT_MAIN)) continue;
+        why = bsri_wgmma_refuses_walk(ctx, w, &w->walk[i]);
+        if (why) return bsri_no(why);
+    }
+    for (keys = 1; keys >= 0; keys--)
+        for (i = 0; i < w->count; i++) {
+            const bsri_dev_gradient *p = &w->walk[i];
+            bsri_gradient_launch *l = &w->launch[w->launches];
+            if (!(p->makes & BSRI_GRADIENT_MAIN) || p->keys != keys) continue;
+            l->choice = bsri_wgmma_choose_walk(ctx, w, p,
+                                               keys          ? BSRI_FOR_GRADIENT_KEYS
+                                               : w->spilt ? BSRI_FOR_GRADIENT_SPILT
+                                                             : BSRI_FOR_GRADIENT_QUERIES, &l->m.wgmma);
+            if (!l->choice.kernel) return l->choice;
+            w->launches++;
+        }
+    w->uses_rows = w->launches > 0;
+    if (!w->launches) return none;
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient rest = w->walk[i];
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        rest.makes &= ~(uint32_t)BSRI_GRADIENT_MAIN;
+        if (!rest.makes) continue;
+        l->choice = bsri_simt_choose_walk(&rest, w->compute, &any, &l->m.simt), w->launches++;
+        if (!l->choice.kernel) return l->choice;
+    }
+    return w->launch[0].choice;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -18238,8 +18416,9 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
 }
 
-static void bsri_choose_gradient(int compute, bsri_chooser *s, bsri_walks *w) {
-    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(compute, s->asked, w));
+static void bsri_choose_gradient(const bsr_context *ctx, bsri_chooser *s, bsri_walks *w) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA)) bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_gradient(ctx, w));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(s->asked, w));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
@@ -19462,17 +19641,51 @@ static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
     r->bytes += whole;
     return at;
 }
-/* The index where walks by keys lack it; sums of groups. */
+/* ds of as many items as there is room for, where both walks on Hopper can take items in step: how many of dk at a time. */
+static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient_room *r) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_gradient *keys = NULL, *queries = NULL;
+    const bsr_matrix *m = &w->walk[0].f.mask;
+    const bsri_batch *b = &w->walk[0].f.batch;
+    int64_t blocks = m->nnz, each, items, all;
+    int i, own, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    for (i = 0; i < w->count; i++) {
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) keys = &w->walk[i];
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
+    }
+    if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
+    if (!m->nnz || bsri_wgmma_refuses_walk(c->ctx, w, keys) || bsri_wgmma_refuses_walk(c->ctx, w, queries)) return;
+    for (i = b->dims - 1; i >= 0; i--) {
+        own = i - (b->dims - m->batch_dims);
+        w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
+        if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
+    }
+    items = keys->outer.count; /* of dk */
+    if (!bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) || all / 2 > INT64_MAX / 4) return;
+    each = ragged ? all : all / items;
+    all = bsri_min(items, (int64_t)((r->offered - r->bytes) / (uint64_t)each));
+    if (ragged && all < 1) return;
+    if (ragged) all = items;
+    if (all < 1 || bsri_ceil_div(items, all) > BSRI_GRADIENT_TICKETS / 2 - 4) return;
+    if (all < items) { /* parts alike in size, each of which keeps the GPU busy */
+        all = bsri_ceil_div(items, bsri_ceil_div(items, all));
+        if (all * bsri_ceil_div(m->cols, 128) < 2 * (int64_t)c->ctx->sm_count) return;
+    }
+    w->spilt_items = all, w->spilt = bsri_gradient_take(r, ragged ? each : all * each);
+}
+/* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */
 static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r, bsr_plan *plan) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_attention *f = &w->walk[0].f;
     const bsr_matrix *m = g->f.mask;
+    bsri_dev_gradient_rows *rows = &w->rows;
     int64_t scratch, bytes;
-    int i, keys = 0;
+    int i, keys = 0, main = 0;
     r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
     r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
                  : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
-    if (asked & BSR_PLAN_BUILDS_INDEX) r->offered = UINT64_MAX / 2; /* refused later where there is too little */
-    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys;
+    if (asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS)) r->offered = UINT64_MAX / 2; /* refused later where there is too little */
+    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
     if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
     if (keys && !m->transposed_index && m->nnz) {
         scratch = bsri_cuda_index_plan(&r->index, m), r->index.view = g->index;
@@ -19491,15 +19704,62 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
         if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
         p->sums = bsri_gradient_take(r, 16 * bytes);
     }
+    memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
+    memset(w->spilt_step, 0, sizeof w->spilt_step);
+    if (!main || c->ctx->tier < BSRI_TIER_MMA || w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_OK;
+    rows->g = w->walk[0], rows->g.outer = rows->g.whole = f->batch, rows->g.share = rows->g.reduce = 1, rows->g.makes = 0;
+    rows->rows = bsri_ceil_div(f->q.rows, 128) * 128, rows->chunks = rows->rows / BSRI_GRADIENT_CHUNK;
+    rows->pieces = f->out.dtype == f->q.dtype && g->d_out->dtype == f->q.dtype && bsri_mma_rows_fit(&f->out) && bsri_mma_rows_fit(g->d_out);
+    if (!bsri_mul(rows->rows, f->items, &bytes) || bytes > INT64_MAX / 16) return BSR_OK;
+    rows->ticket = (uint32_t *)(void *)bsri_gradient_take(r, 4 * BSRI_GRADIENT_TICKETS);
+    rows->statistics = rows->ticket ? (float *)(void *)bsri_gradient_take(r, 8 * bytes) : NULL;
+    if (rows->statistics) bsri_gradient_spill(c, w, r);
+    return BSR_OK;
+}
+static bsr_status bsri_gradient_start(const bsri_call *c, bsri_gradient_launch *l) {
+    return bsri_cuda_status(c, bsri_launch_choice(&l->choice, &l->m, bsri_cuda_queue(c)));
+}
+/* The walk by keys and that by queries, some items after others. */
+static bsr_status bsri_gradient_in_step(const bsri_call *c, bsri_walks *w) {
+    const int64_t items = w->launch[0].m.wgmma.g.outer.count, share = w->launch[0].m.wgmma.g.share;
+    const bsri_dev_gradient_flash *m = &w->launch[0].m.wgmma;
+    int64_t first, last, step = 0;
+    int i;
+    for (i = 0; i < m->g.f.batch.dims; i++) step = m->spilt_step[i]; /* of the last dimension: from item to item */
+    for (first = 0; first < items; first = last) {
+        last = bsri_min(items, first + w->spilt_items);
+        for (i = 0; i < 2; i++) {
+            bsri_dev_gradient_flash *x = &w->launch[i].m.wgmma;
+            bsri_choice *k = &w->launch[i].choice;
+            x->first = (int32_t)(i ? first * share : first), x->total = (uint32_t)((last - first) * (i ? share : 1)) * x->tiles;
+            x->spilt = w->spilt - (w->spilt_items < items ? first * share * step * x->subs * 8192 : 0);
+            k->grid = bsri_min(c->ctx->sm_count, bsri_ceil_div((int64_t)x->total, x->streams));
+            BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+            if (x->ticket) x->ticket += 2;
+        }
+    }
     return BSR_OK;
 }
 template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
     const bsri_dev_gradient *const sinks = &w->walk[w->count];
+    const int pdl = c->ctx->tier >= BSRI_TIER_WGMMA;
+    int i = 0;
     if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
-    for (int i = 0; i < w->count; i++) {
-        const bsri_dev_gradient *p = &w->m[i].simt;
-        BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&w->choice[i], &w->m[i], bsri_cuda_queue(c))));
-        if (p->sums)
+    if (w->uses_rows) {
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
+                                                 bsri_cuda_queue(c), pdl)));
+        for (i = 0; i < w->launches; i++)
+            if (w->launch[i].choice.tier == BSRI_TIER_WGMMA) w->launch[i].m.wgmma.ticket = w->rows.ticket + i;
+        i = 0;
+        if (w->spilt) {
+            BSRI_TRY(bsri_gradient_in_step(c, w));
+            i = 2;
+        }
+    }
+    for (; i < w->launches; i++) {
+        const bsri_dev_gradient *p = &w->launch[i].m.simt;
+        BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+        if (w->launch[i].choice.tier == BSRI_TIER_SIMT && p->sums)
             BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_total<F>, *p, 2 * p->outer.count, 32, bsri_cuda_queue(c), 0)));
     }
     if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
@@ -19519,9 +19779,10 @@ static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_p
     if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
     BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
     if (w.count) {
-        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(g->f.compute, s, &w); });
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
+        if (w.uses_rows && w.spilt) plan->flags |= BSR_PLAN_SPILLS;
         BSRI_TRY(bsri_chosen(c, &a, &key, plan));
-    } else plan->reason = BSR_WHY_ANY;
+    } else plan->reason = BSR_WHY_ANY, w.launches = w.uses_rows = 0;
     plan->workspace_bytes = room.bytes;
     BSRI_TRY(bsri_plan_settle(c, plan, &stop));
     if (stop) return BSR_OK;

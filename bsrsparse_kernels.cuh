@@ -38,6 +38,9 @@
      attention-wgmma         multiplying, softmax, kernel
      gradient-scores         attention's backward: what happens to a score, which blocks a line has
      gradient-simt           any dtype, head size, block size, stride; what is summed over all lines
+     gradient-rows           lse and delta of each row, kept for the tensor cores
+     gradient-wgmma-load     f16 and bf16 on Hopper: whose turn it is, fetching
+     gradient-wgmma          multiplying, storing, kernel
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -575,10 +578,23 @@ __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t
                  : "l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
                  : "memory");
 }
+/* Bytes as they lie, a multiple of 16. */
+__device__ __forceinline__ void bsri_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_bulk_store(void *to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
 __device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /* At most N groups of stores of this thread still read shared memory. */
 template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+/* All but N groups of them have ended. */
+template <int N> __device__ __forceinline__ void bsri_tma_wait(void) {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
 __device__ __forceinline__ void bsri_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -9361,6 +9377,787 @@ template <class F> __global__ void bsri_gradient_sinks(const __grid_constant__ b
         for (int i = 1; i < 8 && threadIdx.x == 0; i++) sum += part[i];
         if (threadIdx.x == 0) ((F *)p.d_sinks.data)[bsri_dense_offset(&p.outer, o, &p.d_sinks)] = sum;
     }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-rows: attention's backward: lse and delta of each row, kept for the tensor cores    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* As kernels on tensor cores want it. */
+__device__ __forceinline__ float2 bsri_gradient_no_row(void) { return make_float2(bsri_dev_inf<float>(), 0.0f); }
+__device__ __forceinline__ float2 bsri_gradient_row_of(float lse, float delta) {
+    return lse == -bsri_dev_inf<float>() ? bsri_gradient_no_row() : make_float2(lse * BSRI_DEV_LOG2E, delta);
+}
+__device__ __forceinline__ float2 bsri_gradient_row_of(const bsri_dev_turn &t, const bsri_dev_gradient &p, int64_t row, float sum) {
+    float lse = bsri_dev_number<float>(t.norm, p.f.lse.dtype, row * p.f.lse.row_stride);
+    if (!(lse < bsri_dev_inf<float>())) lse = bsri_dev_nan<float>();
+    if (t.d_norm) sum -= bsri_dev_number<float>(t.d_norm, p.d_lse.dtype, row * p.d_lse.row_stride);
+    return bsri_gradient_row_of(lse, sum);
+}
+
+/* bsri_gradient_statistics: for each row of each item two numbers, lse log2(e) and delta; the first is +inf, so that every probability
+   becomes 0, where the row attends to nothing or does not exist: rows are padded to whole steps. Also sets the launches' counters
+   to 0. A CTA of 256 threads takes BSRI_GRADIENT_CHUNK rows at a time: half a warp has four of them where out and d_out come in
+   pieces of 16 bytes, else a warp has a row at a time. */
+__global__ void __launch_bounds__(256) bsri_gradient_statistics(const __grid_constant__ bsri_dev_gradient_rows m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    const bsri_dev_gradient &p = m.g;
+    const int half = threadIdx.x / 16, lane = threadIdx.x % 16;
+    bsri_pdl_wait();
+    if (blockIdx.x == 0 && threadIdx.x < BSRI_GRADIENT_TICKETS) m.ticket[threadIdx.x] = 0;
+    for (int64_t work = blockIdx.x; work < p.f.items * m.chunks; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, m.chunks), first = (work - item * m.chunks) * BSRI_GRADIENT_CHUNK;
+        float2 *const to = (float2 *)m.statistics + item * m.rows + first;
+        __syncthreads();
+        if (threadIdx.x == 0) t.begin(p, item, 0);
+        __syncthreads();
+        if (m.pieces) {
+            uint4 x[4] = {}, y[4] = {};
+            const int left = (int)bsri_min(BSRI_GRADIENT_CHUNK, t.q_rows - first), piece = lane * 8 < p.f.v.cols;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int64_t row = first + half + 16 * i;
+                if (half + 16 * i >= left || !piece) continue;
+                x[i] = *(const uint4 *)(t.result + (row * p.f.out.row_stride + lane * 8) * 2);
+                y[i] = *(const uint4 *)(t.d_result + (row * p.d_out.row_stride + lane * 8) * 2);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint32_t a[4] = {x[i].x, x[i].y, x[i].z, x[i].w}, b[4] = {y[i].x, y[i].y, y[i].z, y[i].w};
+                const int64_t row = first + half + 16 * i;
+                float sum = 0;
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    float c[2], d[2];
+                    bsri_dev_unpack(c, a[k], p.f.q.dtype), bsri_dev_unpack(d, b[k], p.f.q.dtype);
+#pragma unroll
+                    for (int e = 0; e < 2; e++) sum += c[e] != 0 ? c[e] * d[e] : 0.0f; /* as bsri_dev_turn::statistics() */
+                }
+                for (int d = 8; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+                if (lane == 0) to[half + 16 * i] = half + 16 * i < left ? bsri_gradient_row_of(t, p, row, sum) : bsri_gradient_no_row();
+            }
+        } else {
+            for (int i = threadIdx.x / 32; i < BSRI_GRADIENT_CHUNK; i += 8) {
+                float lse = 0, delta = 0;
+                if (first + i < t.q_rows) t.statistics<float>(p, first + i, lse, delta);
+                if (threadIdx.x % 32 == 0) to[i] = first + i < t.q_rows ? bsri_gradient_row_of(lse, delta) : bsri_gradient_no_row();
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma-load: attention's backward on Hopper: whose turn it is, fetching              */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What a stage is: 64 columns, or no more than a flag: the turn of an item is over, and (last) the work tile too, or all work is
+   done. Of a step: lines are to be waited for; scores may be forbidden; a query attends to nothing; spilt: 64 lines are absent. */
+enum {
+    BSRI_STEP_NEXT = 1,
+    BSRI_STEP_LAST = 2,
+    BSRI_STEP_EXIT = 4,
+    BSRI_STEP_OVER = 7,
+    BSRI_STEP_LINES = 8,
+    BSRI_STEP_MASKED = 16,
+    BSRI_STEP_VOID = 32,
+    BSRI_STEP_ABSENT = 64 /* and 128 */
+};
+struct bsri_gradient_step {
+    float lse[64], delta[64]; /* of queries, where they are columns */
+    char *spilt;              /* where ds is kept */
+    int32_t flags;
+    int32_t away; /* of the first line and column: their distance to the left end of the window; modulo 2^32 */
+    uint32_t span; /* how far from there a score is allowed */
+    int32_t width; /* columns that there are */
+};
+struct bsri_gradient_order { /* the turn of an item for a work tile */
+    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
+    const uint8_t *kind;
+    const int32_t *counts;   /* of block columns' keys, where keys are columns */
+    const float *statistics; /* of the item */
+    char *spilt;             /* likewise */
+    int64_t out, out_v;      /* elements of the outputs where the first line starts */
+    int32_t at, stop;        /* blocks */
+    int32_t line, lines, there; /* first line; lines that there are, and those that lengths leave */
+    int32_t most;            /* columns that lengths leave */
+    int32_t inner, o;        /* first line in its block; item of the outputs */
+    int32_t last, end;       /* of the tile; no more work */
+    int32_t place[8];        /* of lines' and columns' operands in the batch dimensions of their tensor maps */
+    int32_t first_other[32], first_position[32]; /* of the first blocks */
+    uint8_t first_kind[32];
+};
+template <class S> struct bsri_gradient_stream {
+    uint64_t full[S::MOST], empty[S::MOST], lines_full, lines_empty, plan_full[2], plan_empty[2];
+    bsri_gradient_order plan[2];
+    bsri_gradient_step step[S::MOST];
+    float lse[128], delta[128]; /* of lines that are queries */
+    bsri_dev_turn turn;         /* of the planning warp */
+};
+template <class S> struct bsri_gradient_control {
+    bsri_gradient_stream<S> stream[2];
+};
+__device__ __forceinline__ void bsri_gradient_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
+    bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
+}
+/* By one lane, when all of the warp have done. */
+__device__ __forceinline__ void bsri_gradient_arrive(uint64_t *barriers, uint32_t at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&barriers[at]));
+}
+
+/* A stream's planning warp: work tiles, taken from a counter or in turn, and of each the turns of the items that are summed. */
+template <class S> struct bsri_gradient_planner {
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const int lane = threadIdx.x % 32;
+    bsri_pipe<2> ring = {0, 1};
+
+    __device__ __forceinline__ bsri_gradient_planner(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_) : m(m_), c(c_) {}
+    /* First blocks of the list, a lane each; registers of fetching warps, too. */
+    static __device__ __forceinline__ void entry(const bsri_dev_gradient_flash &m, const bsri_gradient_order &plan, int at,
+                                                 int32_t &other, int32_t &position, int32_t &kind) {
+        const int dt = m.g.f.mask.index_dtype;
+        other = position = kind = 0;
+        if (at >= plan.stop) return;
+        other = bsri_dev_index(plan.other, dt, at), position = plan.position ? bsri_dev_index(plan.position, dt, at) : at;
+        kind = m.g.f.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : plan.kind ? plan.kind[position] : (int)BSR_BLOCK_PARTIAL;
+    }
+    /* One lane: everything but the list. */
+    __device__ __forceinline__ void describe(bsri_gradient_order &plan, int64_t o, int64_t r, int of, int inner, int lines) const {
+        const bsri_dev_gradient &g = m.g;
+        bsri_dev_turn &t = c.turn;
+        const int64_t block = S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows, line = of * block + inner;
+        t.begin(g, o, r);
+        int64_t most = t.q_rows;
+        if (S::KEYS) most = bsri_min(t.k_rows, of * block + (t.counts ? t.counts[of] : block));
+        plan.kind = t.kind, plan.counts = t.counts, plan.statistics = m.statistics + t.item * m.rows * 2;
+        plan.spilt = m.spilt + bsri_batch_offset(&g.f.batch, t.item, g.f.batch.dims, g.f.batch.size, m.spilt_step) * m.subs * 8192;
+        plan.o = (int)o, plan.line = (int)line, plan.lines = lines, plan.inner = inner;
+        plan.there = (int)bsri_max(0, bsri_min(lines, most - line));
+        plan.most = (int)(S::KEYS ? t.q_rows : t.k_rows), plan.last = r + 1 == g.reduce, plan.end = 0;
+        const bsr_dense &d = S::KEYS ? g.dk : g.dq;
+        plan.out = d.data ? bsri_dense_offset(&g.outer, o, &d) + line * d.row_stride : 0;
+        plan.out_v = S::KEYS && g.dv.data ? bsri_dense_offset(&g.outer, o, &g.dv) + line * g.dv.row_stride : 0;
+        const char *const data[4] = {S::KEYS ? t.k : t.q, S::KEYS ? t.v : t.d_result, S::KEYS ? t.q : t.k, S::KEYS ? t.d_result : t.v};
+        const bsr_dense *const of_all[4] = {S::KEYS ? &g.f.k : &g.f.q, S::KEYS ? &g.f.v : &g.d_out, S::KEYS ? &g.f.q : &g.f.k,
+                                            S::KEYS ? &g.d_out : &g.f.v};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bsri_tensor_item(m.batch[i], (data[i] - (const char *)of_all[i]->data) / 2, plan.place[2 * i], plan.place[2 * i + 1]);
+    }
+    __device__ __forceinline__ void list(bsri_gradient_order &plan, int of) const {
+        const bsri_dev_gradient &g = m.g;
+        const bsri_item &it = c.turn.mask;
+        const int dt = g.f.mask.index_dtype;
+        if (S::KEYS) {
+            const char *view = (const char *)g.f.mask.transposed_index;
+            const int64_t shift = g.f.mask.flags & BSR_MATRIX_RAGGED ? 0 : it.pattern * g.index.entries;
+            const void *ccol = bsri_dev_at(view + g.index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(&g.f.mask) + 1));
+            plan.other = bsri_dev_at(view + g.index.at[BSRI_ROW], dt, shift);
+            plan.position = bsri_dev_at(view + g.index.at[BSRI_POSITION], dt, shift);
+            plan.at = bsri_dev_index(ccol, dt, of), plan.stop = bsri_dev_index(ccol, dt, of + 1);
+        } else {
+            plan.other = (const char *)it.col, plan.position = nullptr;
+            plan.at = bsri_dev_index(it.crow, dt, of), plan.stop = bsri_dev_index(it.crow, dt, of + 1);
+        }
+        if (!plan.there) plan.at = plan.stop;
+    }
+    __device__ __forceinline__ uint32_t next(uint32_t work) const {
+        if (!m.ticket) return work + gridDim.x * m.streams;
+        uint32_t n = 0;
+        if (lane == 0) n = atomicAdd(m.ticket, 1u);
+        return __shfl_sync(~0u, n, 0);
+    }
+    __device__ __forceinline__ void run(int stream) {
+        const bsri_dev_gradient &g = m.g;
+        const int block = (int)(S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows);
+        for (uint32_t work = m.ticket ? next(0) : blockIdx.x * m.streams + stream; work < m.total; work = next(work)) {
+            const uint32_t o = work / m.tiles, n = work - o * m.tiles, tile = m.backwards ? m.tiles - 1 - n : n;
+            const int of = (int)(tile / m.per_block), inner = (int)(tile - of * m.per_block) * m.lines;
+            const int lines = (int)bsri_min(bsri_min(m.lines, block - inner), g.lines - (int64_t)of * block - inner);
+            if (lines <= 0) continue;
+            for (int r = 0; r < (int)g.reduce; r++) {
+                bsri_gradient_order &plan = c.plan[ring.stage];
+                int32_t other, position, kind;
+                bsri_gradient_wait(c.plan_empty, ring.stage, ring.phase);
+                if (lane == 0) describe(plan, m.first + o, r, of, inner, lines), list(plan, of);
+                __syncwarp();
+                entry(m, plan, plan.at + lane, other, position, kind);
+                plan.first_other[lane] = other, plan.first_position[lane] = position, plan.first_kind[lane] = (uint8_t)kind;
+                bsri_gradient_arrive(c.plan_full, ring.stage);
+                ring.advance();
+            }
+        }
+        bsri_gradient_wait(c.plan_empty, ring.stage, ring.phase);
+        if (lane == 0) c.plan[ring.stage].end = 1;
+        bsri_gradient_arrive(c.plan_full, ring.stage);
+    }
+};
+
+/* A stream's fetching warp. */
+template <class S> struct bsri_gradient_producer {
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const uint32_t memory;
+    const int lane = threadIdx.x % 32;
+    bsri_pipe<> ring = {0, 1};
+    bsri_pipe<1> lines = {0, 1};
+    bool loaded = false; /* the lines of the tile (of the turn) */
+
+    __device__ __forceinline__ bsri_gradient_producer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_, uint32_t memory_)
+        : m(m_), c(c_), memory(memory_) {}
+    __device__ __forceinline__ void tell(int flag) {
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        if (lane == 0) c.step[ring.stage].flags = flag;
+        bsri_gradient_arrive(c.full, ring.stage);
+        ring.advance(m.stages);
+    }
+    /* What both operands of the lines have, and (queries) what is known of each. */
+    __device__ __forceinline__ void load_lines(const bsri_gradient_order &plan) {
+        const uint32_t full = bsri_smem_address(&c.lines_full), bytes = m.lines * S::HD * 2;
+        bsri_gradient_wait(&c.lines_empty, 0, lines.phase);
+        if (!S::KEYS) {
+            for (int i = lane; i < m.lines; i += 32) {
+                const float2 x = *(const float2 *)(plan.statistics + (plan.line + i) * 2);
+                c.lse[i] = x.x, c.delta[i] = x.y;
+            }
+        }
+        __syncwarp();
+        if (lane == 0) {
+            bsri_mbarrier_expect_tx(full, 2 * bytes);
+            for (int i = 0; i < 2 * S::ATOMS; i++)
+                bsri_tma_load(memory + i * m.lines * 128, &m.map[i / S::ATOMS], full, i % S::ATOMS * 64, plan.line,
+                              plan.place[i / S::ATOMS * 2], plan.place[i / S::ATOMS * 2 + 1]);
+        }
+        __syncwarp();
+        lines.advance();
+        loaded = true;
+    }
+    /* How far keys are to the right of queries, of `count` lines from `line` on and 64 columns: is all of it out of the window, or
+       some? */
+    __device__ __forceinline__ bool beyond(int line, int count, int first, bool some) const {
+        const int least = S::KEYS ? line - first - 63 : first - line - count + 1, most = least + count + 62;
+        return some ? least < m.low || most > m.high : least > m.high || most < m.low;
+    }
+    /* 64 columns of a block, from the `sub`-th 64 of it on. */
+    __device__ __forceinline__ void step(const bsri_gradient_order &plan, int other, int position, int kind, int sub) {
+        const int first = other * m.columns + sub * 64;
+        int width = plan.most - first, flags = 0;
+        if (!S::KEYS && plan.counts) width = min(width, (int)plan.counts[other] - sub * 64);
+        if (width <= 0) return;
+        const bool partial = kind != BSR_BLOCK_FULL;
+        if (S::SPILT) {
+            for (int h = 0; h < m.lines / 64; h++)
+                if (plan.there <= 64 * h || (partial && beyond(plan.line + 64 * h, 64, first, false))) flags |= BSRI_STEP_ABSENT << h;
+            if (flags == (m.lines == 128 ? 3 : 1) * BSRI_STEP_ABSENT) return;
+        } else if (partial) {
+            if (beyond(plan.line, m.lines, first, false)) return;
+            if (beyond(plan.line, m.lines, first, true)) flags |= BSRI_STEP_MASKED;
+        }
+        if (S::KEYS ? plan.there < m.lines : width < 64) flags |= BSRI_STEP_MASKED;
+        if (!S::SPILT && !loaded) load_lines(plan), flags |= BSRI_STEP_LINES;
+        float2 x[2];
+        if (S::KEYS) {
+            x[0] = *(const float2 *)(plan.statistics + (first + lane) * 2);
+            x[1] = *(const float2 *)(plan.statistics + (first + lane + 32) * 2);
+            const float none = bsri_dev_inf<float>();
+            if (__any_sync(~0u, x[0].x == none || x[1].x == none)) flags |= BSRI_STEP_VOID;
+        }
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        bsri_gradient_step &note = c.step[ring.stage];
+        const int64_t place = (int64_t)position * m.subs;
+        if (lane == 0) {
+            note.flags = flags, note.width = width;
+            note.away = (S::KEYS ? plan.line - first : first - plan.line) - m.low;
+            note.span = partial ? (uint32_t)(m.high - m.low) : ~0u;
+            if (S::KEYS) note.spilt = plan.spilt + ((place + sub * m.line_subs + plan.inner / 64) << 13);
+        }
+        if (S::KEYS) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) note.lse[lane + 32 * i] = x[i].x, note.delta[lane + 32 * i] = x[i].y;
+        }
+        __syncwarp();
+        if (lane == 0) load(plan, first, place + sub, flags);
+        __syncwarp();
+        ring.advance(m.stages);
+    }
+    /* One lane: the operands of a step. */
+    __device__ __forceinline__ void load(const bsri_gradient_order &plan, int first, int64_t spilt, int flags) const {
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        uint32_t to = memory + m.ring + ring.stage * m.stage;
+        if (S::SPILT) { /* images of 64 lines, then columns */
+            const int images = (flags & BSRI_STEP_ABSENT ? 0 : 1) + (m.lines == 128 && !(flags & 2 * BSRI_STEP_ABSENT) ? 1 : 0);
+            bsri_mbarrier_expect_tx(full, images * 8192 + 64 * S::HD * 2);
+            for (int h = 0; h < m.lines / 64; h++, to += 8192)
+                if (!(flags & BSRI_STEP_ABSENT << h))
+                    bsri_bulk_load(to, plan.spilt + ((spilt + (plan.inner / 64 + h) * m.column_subs) << 13), 8192, full);
+        } else bsri_mbarrier_expect_tx(full, 2 * 64 * S::HD * 2);
+        for (int i = 0; i < (S::SPILT ? 1 : 2) * S::ATOMS; i++, to += 8192)
+            bsri_tma_load(to, &m.map[2 + i / S::ATOMS], full, i % S::ATOMS * 64, first, plan.place[4 + i / S::ATOMS * 2],
+                          plan.place[5 + i / S::ATOMS * 2]);
+    }
+    __device__ __forceinline__ void run(void) {
+        for (bsri_pipe<2> next = {0, 0};; next.advance()) {
+            bsri_gradient_wait(c.plan_full, next.stage, next.phase);
+            const bsri_gradient_order &plan = c.plan[next.stage];
+            if (plan.end) break;
+            int32_t other = plan.first_other[lane], position = plan.first_position[lane], kind = plan.first_kind[lane];
+            for (int at = plan.at, i = 0; at < plan.stop; at++, i++) {
+                if (i == 32) bsri_gradient_planner<S>::entry(m, plan, at + lane, other, position, kind), i = 0;
+                const int o = __shfl_sync(~0u, other, i), p = __shfl_sync(~0u, position, i), k = __shfl_sync(~0u, kind, i);
+                if (k == BSR_BLOCK_SKIP) continue;
+                for (int sub = 0; sub < m.column_subs; sub++) step(plan, o, p, k, sub);
+            }
+            if (plan.last || m.per_turn) loaded = false;
+            tell(plan.last ? BSRI_STEP_LAST : BSRI_STEP_NEXT);
+            bsri_gradient_arrive(c.plan_empty, next.stage);
+        }
+        tell(BSRI_STEP_EXIT);
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma: attention's backward on Hopper: multiplying, storing, kernel                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A line of an output computed again, by a warp, without what is forbidden: where something that is not finite met a probability
+   of 0. Rare, so it may be slow. v: of dv, else of dk or dq. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_recompute(const bsri_dev_gradient_flash &m, bsri_dev_turn &t, const bsr_dense &d,
+                                                        int64_t out, int64_t o, int64_t line, bool v) {
+    const bsri_dev_gradient &g = m.g;
+    const int64_t of = bsri_divide(line, S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows);
+    const int lane = threadIdx.x % 32;
+    float sum[4] = {0, 0, 0, 0};
+    for (int64_t r = 0; r < g.reduce; r++) {
+        bsri_dev_line_blocks blocks;
+        if (lane == 0) t.begin(g, o, r), t.bound(g, line, 1);
+        __syncwarp();
+        int64_t most = t.q_rows, from, to;
+        if (S::KEYS) most = bsri_min(t.k_rows, of * g.f.mask.block_cols + (t.counts ? t.counts[of] : g.f.mask.block_cols));
+        if (line < most)
+            for (blocks.begin(g, t, of); blocks.next(g, t, of);) {
+                const bool full = blocks.range(g, t, from, to) == BSR_BLOCK_FULL;
+                for (int64_t col = from; col < to; col += 32) {
+                    const int count = (int)bsri_min(32, to - col);
+                    const int64_t row = S::KEYS ? col + lane : line, key = S::KEYS ? line : col + lane;
+                    bsri_dev_part<float> part = {0, 0, 0};
+                    if (lane < count) {
+                        const float2 x = *(const float2 *)(m.statistics + (t.item * m.rows + row) * 2);
+                        float s = 0, dp = 0;
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.q.cols; i++)
+                            s = fmaf(bsri_dev_half(t.q, g.f.q.dtype, row * g.f.q.row_stride + i),
+                                     bsri_dev_half(t.k, g.f.q.dtype, key * g.f.k.row_stride + i), s);
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.v.cols; i++)
+                            dp = fmaf(bsri_dev_half(t.d_result, g.f.q.dtype, row * g.d_out.row_stride + i),
+                                      bsri_dev_half(t.v, g.f.q.dtype, key * g.f.v.row_stride + i), dp);
+                        if (x.x != bsri_dev_inf<float>() && t.forbid(g.f, s, row, key, 0, full) != -bsri_dev_inf<float>())
+                            part.p = bsri_dev_exp2(fmaf(s, m.unit, -x.x)), part.ds = part.p == 0 ? 0 : part.p * (dp - x.y);
+                    }
+                    const bsr_dense &y = S::KEYS ? (v ? g.d_out : g.f.q) : g.f.k;
+                    const char *const data = S::KEYS ? (v ? t.d_result : t.q) : t.k;
+#pragma unroll 1
+                    for (int j = 0; j < count; j++) {
+                        const float x = __shfl_sync(~0u, v ? part.p : part.ds, j);
+#pragma unroll
+                        for (int i = 0; i < 4 && x != 0; i++)
+                            if (lane + 32 * i < d.cols)
+                                sum[i] += x * bsri_dev_half(data, g.f.q.dtype, (col + j) * y.row_stride + lane + 32 * i);
+                    }
+                }
+            }
+        __syncwarp();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (lane + 32 * i < d.cols)
+            bsri_dev_store(d.data, d.dtype, out + (lane + 32 * i) * d.col_stride, sum[i] * (v ? 1.0f : (float)g.f.scale));
+    __syncwarp();
+}
+
+/* A warpgroup that multiplies: 64 lines of its stream's work tile. Sums and scores are no members: see bsri_flash_consumer. */
+template <class S> struct bsri_gradient_consumer {
+    typedef typename S::type T;
+    typedef bsri_wgmma<T, 64> scores;
+    typedef bsri_wgmma<T, S::HD, 0, 1> sums;
+    static constexpr int HD = S::HD, K = HD / 16;
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const int half, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int row = half * 64 + warp * 16 + lane / 4, pair = lane % 4 * 2; /* first line and column of the thread */
+    char *const room;             /* 2 KB of this warp's, */
+    const uint32_t memory, spare; /* and where */
+    bsri_pipe<> ring = {0, 0};
+    bsri_pipe<1> lines = {0, 0};
+    bsri_pipe<2> plans = {0, 0};
+    int flags = 0, held = -1; /* of the stage at hand; the stage that products may still read */
+    uint32_t stage = 0;
+    bool shield = false, loaded = false; /* a score of the tile was forbidden; there are lines to give back */
+
+    __device__ __forceinline__ bsri_gradient_consumer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_, char *memory_,
+                                                      int half_)
+        : m(m_), c(c_), half(half_), room(memory_ + m_.spare + (half_ * 4 + threadIdx.x / 32 % 4) * 2048),
+          memory(bsri_smem_address(memory_)), spare(bsri_smem_address(room)) {}
+    __device__ __forceinline__ void next_plan(void) {
+        bsri_gradient_arrive(c.plan_empty, plans.stage);
+        plans.advance();
+    }
+    __device__ __forceinline__ void open(void) {
+        bsri_gradient_wait(c.full, ring.stage, ring.phase);
+        stage = ring.stage, flags = c.step[stage].flags;
+        ring.advance(m.stages);
+    }
+    __device__ __forceinline__ void release(void) { /* products that read the stage before have ended */
+        if (held >= 0) bsri_gradient_arrive(c.empty, held);
+        held = -1;
+    }
+    __device__ __forceinline__ uint64_t columns(int operand, uint32_t far) const {
+        return bsri_wgmma_desc<128>(memory + m.ring + stage * m.stage + operand * 64 * HD * 2, far);
+    }
+    /* Lines' operands: from shared memory, or (RS) in registers. */
+    struct line_fragments {
+        uint32_t s[S::RS ? K : 1][4], dp[S::RS ? K : 1][4];
+    };
+    __device__ __forceinline__ void take_lines(line_fragments &x, float (&lse)[2], float (&delta)[2]) {
+        if (!(flags & BSRI_STEP_LINES)) return;
+        bsri_gradient_wait(&c.lines_full, 0, lines.phase);
+        lines.advance(), loaded = true;
+        if constexpr (!S::KEYS) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                lse[h] = c.lse[row + 8 * h], delta[h] = c.delta[row + 8 * h];
+                shield |= lse[h] == bsri_dev_inf<float>();
+            }
+        }
+        if constexpr (S::RS) {
+            const int r = half * 64 + warp * 16 + lane % 16;
+#pragma unroll
+            for (int i = 0; i < K; i++) {
+                const uint32_t at = memory + i / 4 * m.lines * 128 + r * 128 + (((i % 4 * 2 + lane / 16) ^ (r & 7)) << 4);
+                bsri_mma_load(x.s[i], at), bsri_mma_load(x.dp[i], at + S::ATOMS * m.lines * 128);
+            }
+            give_lines();
+        }
+    }
+    __device__ __forceinline__ void give_lines(void) {
+        if (loaded) bsri_gradient_arrive(&c.lines_empty, 0);
+        loaded = false;
+    }
+    /* Begins the products of a step: scores, and d_out v^T. */
+    __device__ __forceinline__ void form(const line_fragments &x, float (&s)[32], float (&g)[32]) const {
+        const uint64_t y = columns(0, 0), z = columns(1, 0);
+        bsri_wgmma_fence();
+        if constexpr (S::RS) {
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::rs(s, x.s[i], y + i / 4 * 512 + i % 4 * 2, i > 0);
+            bsri_wgmma_commit();
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::rs(g, x.dp[i], z + i / 4 * 512 + i % 4 * 2, i > 0);
+        } else {
+            const uint64_t a = bsri_wgmma_desc<128>(memory + half * 8192, 0), b = a + S::ATOMS * m.lines * 8;
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::ss(s, a + i / 4 * m.lines * 8 + i % 4 * 2, y + i / 4 * 512 + i % 4 * 2, i > 0);
+            bsri_wgmma_commit();
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::ss(g, b + i / 4 * m.lines * 8 + i % 4 * 2, z + i / 4 * 512 + i % 4 * 2, i > 0);
+        }
+        bsri_wgmma_commit();
+    }
+    __device__ __forceinline__ void add(float (&sum)[HD / 2], const uint32_t (&a)[4][4], int operand) const {
+        const uint64_t y = columns(operand, 8192);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums::rs(sum, a[i], y + i * 128);
+        bsri_wgmma_commit();
+    }
+    static __device__ __forceinline__ void pack(uint32_t (&a)[4][4], const float (&s)[32]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) a[i / 4][i % 4] = bsri_pack<T>(s[2 * i], s[2 * i + 1]);
+    }
+    /* Scores outside of the window, of lines and of columns that are not there. */
+    __device__ __forceinline__ void forbid(float (&s)[32]) {
+        const bsri_gradient_step &note = c.step[stage];
+        const uint32_t away = (uint32_t)note.away + (S::KEYS ? row - pair : pair - row), span = note.span;
+        const int width = S::KEYS ? c.plan[plans.stage].there - row : note.width - pair;
+        shield = true;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int line = e / 2 * 8, col = n * 8 + e % 2;
+                if (away + (uint32_t)(S::KEYS ? line - col : col - line) > span || (S::KEYS ? line : col) >= width)
+                    s[4 * n + e] = -bsri_dev_inf<float>();
+            }
+    }
+    /* Scores become probabilities. */
+    __device__ __forceinline__ void probabilities(float (&s)[32], const float (&lse)[2]) const {
+        const float unit = m.unit;
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 l = S::KEYS ? *(const float2 *)&c.step[stage].lse[n * 8 + pair] : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[4 * n + e] = bsri_dev_exp2(fmaf(s[4 * n + e], unit, -(S::KEYS ? e % 2 ? l.y : l.x : lse[e / 2])));
+        }
+    }
+    /* dp becomes ds. */
+    __device__ __forceinline__ void gradients(float (&g)[32], const float (&p)[32], const float (&delta)[2]) const {
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 d = S::KEYS ? *(const float2 *)&c.step[stage].delta[n * 8 + pair] : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                g[4 * n + e] = p[4 * n + e] * (g[4 * n + e] - (S::KEYS ? e % 2 ? d.y : d.x : delta[e / 2]));
+        }
+    }
+    /* ds to memory: the warp's 16 keys by 64 queries of a swizzled image. */
+    __device__ __forceinline__ void spill(const uint32_t (&a)[4][4]) const {
+        const int r = lane % 16;
+        if (lane == 0) bsri_tma_wait_read<0>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bsri_stmatrix(spare + r * 128 + (((2 * i + lane / 16) ^ (r & 7)) << 4), a[i][0], a[i][1], a[i][2], a[i][3]);
+        bsri_fence_proxy_async();
+        __syncwarp();
+        if (lane == 0) bsri_bulk_store(c.step[stage].spilt + half * 8192 + warp * 2048, spare, 2048), bsri_tma_commit();
+    }
+    /* 64 columns of the warp's 16 lines of an output, from piece `part` of the sums on: by pieces of 16 bytes, or one by one. */
+    __device__ __forceinline__ void store_pieces(const bsr_dense &d, int64_t out, int part, const float (&sum)[HD / 2], float factor,
+                                                 int left, int cols) const {
+        const int r = lane % 16;
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t a[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                a[k] = bsri_pack<T>(sum[part * 32 + 8 * i + 2 * k] * factor, sum[part * 32 + 8 * i + 2 * k + 1] * factor);
+            bsri_stmatrix(spare + r * 128 + (((2 * i + lane / 16) ^ (r & 7)) << 4), a[0], a[1], a[2], a[3]);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int line = i * 4 + lane / 8, piece = lane % 8;
+            const uint4 x = *(const uint4 *)(room + line * 128 + ((piece ^ (line & 7)) << 4));
+            if (line < left && piece * 8 < cols) *(uint4 *)((uint16_t *)d.data + out + line * d.row_stride + part * 64 + piece * 8) = x;
+        }
+    }
+    __device__ __forceinline__ void store_numbers(const bsr_dense &d, int64_t out, int part, const float (&sum)[HD / 2], float factor,
+                                                  int left, int cols) const {
+#pragma unroll
+        for (int q = 0; q < 2; q++) {
+            __syncwarp();
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const int at = part * 32 + 16 * q + 4 * n + 2 * h;
+                    ((float2 *)room)[(lane / 4 + 8 * h) * 16 + (n * 8 + pair) / 2] = make_float2(sum[at] * factor, sum[at + 1] * factor);
+                }
+            __syncwarp();
+#pragma unroll 1
+            for (int line = 0; line < 16 && line < left; line++)
+                if (q * 32 + lane < cols)
+                    bsri_dev_store(d.data, d.dtype, out + line * d.row_stride + (part * 64 + q * 32 + lane) * d.col_stride,
+                                   ((const float *)room)[line * 32 + lane]);
+        }
+    }
+    /* The warp's lines of an output, times factor. What is NaN beside something forbidden is computed again. */
+    __device__ __forceinline__ void store(const bsr_dense &d, int64_t out, bool pieces, float (&sum)[HD / 2], float factor, bool v) {
+        const bsri_gradient_order &plan = c.plan[plans.stage];
+        const int first = half * 64 + warp * 16, left = plan.lines - first, there = plan.there - first - lane / 4;
+        bool odd[2] = {false, false};
+        if (!d.data || left <= 0) return;
+        if (lane == 0) bsri_tma_wait_read<0>();
+#pragma unroll
+        for (int i = 0; i < HD / 2; i++) {
+            if (i / 2 % 2 * 8 >= there) sum[i] = 0; /* lines past the lengths */
+            odd[i / 2 % 2] |= sum[i] != sum[i];
+        }
+        out += first * d.row_stride;
+#pragma unroll
+        for (int part = 0; part < HD / 64; part++) {
+            if (pieces) store_pieces(d, out, part, sum, factor, left, (int)d.cols - part * 64);
+            else store_numbers(d, out, part, sum, factor, left, (int)d.cols - part * 64);
+        }
+        __syncwarp();
+        if (!__any_sync(~0u, shield)) return;
+#pragma unroll 1
+        for (int h = 0; h < 2; h++) {
+            const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
+#pragma unroll 1
+            for (int i = 0; i < 8; i++)
+                if (bad >> 4 * i & 15)
+                    bsri_gradient_recompute<S>(m, *(bsri_dev_turn *)room, d, out + (i + 8 * h) * d.row_stride, plan.o,
+                                               plan.line + first + i + 8 * h, v);
+        }
+    }
+    /* What pass 1 kept of ds, transposed, times columns. */
+    __device__ __forceinline__ void add_spilt(float (&sum)[HD / 2]) const {
+        typedef bsri_wgmma<T, HD, 1, 1> products;
+        const uint32_t at = memory + m.ring + stage * m.stage;
+        const uint64_t x = bsri_wgmma_desc<128>(at + half * 8192, 0), y = bsri_wgmma_desc<128>(at + m.lines * 128, 8192);
+        bsri_wgmma_fence();
+        if (!(flags & BSRI_STEP_ABSENT << half)) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) products::ss(sum, x + i * 128, y + i * 128);
+        }
+        bsri_wgmma_commit();
+    }
+};
+/* The steps of a turn, whose first stage is open, until a stage that is no step is. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2],
+                                                   float (&sum_v)[S::KEYS ? S::HD / 2 : 1]) {
+    float s[32], g[32], lse[2] = {0, 0}, delta[2] = {0, 0};
+    typename bsri_gradient_consumer<S>::line_fragments lines;
+    w.take_lines(lines, lse, delta);
+    w.form(lines, s, g);
+#pragma unroll 1
+    do {
+        uint32_t a[4][4];
+        bsri_wgmma_wait<1>();
+        bsri_wgmma_done(s);
+        w.release();
+        if (w.flags & BSRI_STEP_MASKED) w.forbid(s);
+        if (w.flags & BSRI_STEP_VOID) w.shield = true;
+        w.probabilities(s, lse);
+        if constexpr (S::KEYS) {
+            w.pack(a, s);
+            w.add(sum_v, a, 1);
+            bsri_wgmma_wait<1>();
+        } else bsri_wgmma_wait<0>();
+        bsri_wgmma_done(g);
+        w.gradients(g, s, delta);
+        uint32_t b[4][4];
+        w.pack(b, g);
+        w.add(sum, b, 0);
+        if (S::KEYS && w.m.spilt) w.spill(b);
+        w.held = (int)w.stage;
+        w.open();
+        if (w.flags & BSRI_STEP_OVER) break;
+        if (S::KEYS) bsri_wgmma_wait<1>(); /* the probabilities' registers are free */
+        w.form(lines, s, g);
+    } while (true);
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_spilt_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2]) {
+#pragma unroll 1
+    do {
+        w.add_spilt(sum);
+        bsri_wgmma_wait<1>();
+        w.release();
+        w.held = (int)w.stage;
+        w.open();
+    } while (!(w.flags & BSRI_STEP_OVER));
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_flash &m, bsri_gradient_stream<S> &c, char *memory, int half) {
+    bsri_gradient_consumer<S> w(m, c, memory, half);
+    float sum[S::HD / 2], sum_v[S::KEYS ? S::HD / 2 : 1];
+    w.open();
+#pragma unroll 1
+    while (!(w.flags & BSRI_STEP_EXIT)) {
+        w.shield = false;
+#pragma unroll
+        for (int i = 0; i < S::HD / 2; i++) sum[i] = 0;
+#pragma unroll
+        for (int i = 0; i < (S::KEYS ? S::HD / 2 : 1); i++) sum_v[i] = 0;
+#pragma unroll 1
+        for (;;) {
+            if (!(w.flags & BSRI_STEP_OVER)) {
+                if constexpr (S::SPILT) bsri_gradient_spilt_turn(w, sum);
+                else bsri_gradient_turn(w, sum, sum_v);
+            }
+            if ((w.flags & BSRI_STEP_LAST) || m.per_turn) w.give_lines();
+            bsri_wgmma_wait<0>();
+            bsri_wgmma_done(sum);
+            if constexpr (S::KEYS) bsri_wgmma_done(sum_v);
+            w.release();
+            bsri_gradient_arrive(c.empty, w.stage);
+            if (w.flags & BSRI_STEP_LAST) break;
+            w.next_plan();
+            w.open();
+        }
+        if constexpr (S::KEYS) {
+            w.store(m.g.dv, c.plan[w.plans.stage].out_v, m.pieces & 2, sum_v, 1.0f, true);
+            w.store(m.g.dk, c.plan[w.plans.stage].out, m.pieces & 1, sum, (float)m.g.f.scale, false);
+        } else w.store(m.g.dq, c.plan[w.plans.stage].out, m.pieces & 1, sum, (float)m.g.f.scale, false);
+        w.next_plan();
+        w.open();
+    }
+    if (w.lane == 0) bsri_tma_wait<0>();
+}
+#endif
+
+/* bsri_gradient_wgmma: a CTA stays and takes work tiles. S::WALK: keys form dk and dv, and may keep ds; queries form dq; spilt
+   ones form it of the ds that was kept.
+   Its tile is the choice of bsri_wgmma_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: warpgroups 0 and 1 multiply (232 registers), 64 lines each: the consumers of a stream of m.lines lines, 128 or 64. Of
+   warpgroup 2 (40 registers) warp i < m.streams fetches for stream i, and warp 2 + i plans its turns: those of the items that are
+   summed into a work tile.
+
+   Shared memory:
+     dynamic:     S::DATA bytes for all streams, m.stream for each
+       0          (not spilt) two operands' lines: S::ATOMS atoms of 64 elements each, 128 bytes a line, swizzled
+       m.ring     m.stages times m.stage bytes: 64 columns of two operands in the same form; spilt: images of ds, a column a line,
+                  for each 64 lines, and 64 columns of k
+       m.spare    2 KB for each multiplying warp: ds and outputs on their way to memory
+     behind them  bsri_gradient_control: barriers, plans, notes
+
+   barrier        count          arrives                                             waits            phase
+   full[stage]    1 + bytes      lane 0 of the fetching warp, when the note is there consumers        round of the ring
+   empty[stage]   their warps    a lane each: products have read it                  fetching warp    round + 1
+   lines_full     1 + bytes      as full, of lines                                   consumers        number of the load
+   lines_empty    their warps    a lane each: fragments are loaded, or products done fetching warp    number + 1
+   plan_full[2]   1              lane 0 of the planning warp                         fetching warp    round of the two
+   plan_empty[2]  their warps+1  a lane each: outputs are stored, blocks are fetched planning warp    round + 1
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
+
+   Order: 1. A planning warp takes a work tile and writes the plan of each turn, two ahead.
+          2. A fetching warp goes through the plan's blocks, 64 columns a stage; the turn's end is a stage without data.
+          3. Consumers: scores and dp of a step are formed while the sums of the one before are; probabilities; dv; ds; dk or dq.
+          4. After a tile's last turn: outputs by way of the spare room. */
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1) bsri_gradient_wgmma(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_gradient_stages[];
+    static_assert(sizeof(bsri_gradient_control<S>) <= S::CONTROL, "too little shared memory");
+    bsri_gradient_control<S> &c = *(bsri_gradient_control<S> *)(bsri_gradient_stages + S::DATA);
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 8 / m.streams;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if ((int)threadIdx.x < m.streams) {
+        bsri_gradient_stream<S> &x = c.stream[threadIdx.x];
+        for (int i = 0; i < m.stages; i++)
+            bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&x.lines_full), 1), bsri_mbarrier_init(bsri_smem_address(&x.lines_empty), readers);
+        for (int i = 0; i < 2; i++) {
+            bsri_mbarrier_init(bsri_smem_address(&x.plan_full[i]), 1);
+            bsri_mbarrier_init(bsri_smem_address(&x.plan_empty[i]), readers + 1);
+        }
+        bsri_mbarrier_init_fence();
+    }
+    __syncthreads();
+    bsri_pdl_wait();
+    if (group == 2) {
+        bsri_setmaxnreg_dec<40>();
+        if (warp < m.streams)
+            bsri_gradient_producer<S>(m, c.stream[warp], bsri_smem_address(bsri_gradient_stages) + warp * m.stream).run();
+        else if (warp >= 2 && warp - 2 < m.streams) bsri_gradient_planner<S>(m, c.stream[warp - 2]).run(warp - 2);
+    } else {
+        bsri_setmaxnreg_inc<232>();
+        const int stream = m.streams == 2 ? group : 0;
+        bsri_gradient_consume<S>(m, c.stream[stream], bsri_gradient_stages + stream * m.stream, m.streams == 2 ? 0 : group);
+    }
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
