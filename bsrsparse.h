@@ -15474,11 +15474,27 @@ typedef struct bsri_dev_gradient_rows {
     int64_t rows, chunks; /* of an item, padded to whole steps */
     int32_t pieces, reserved; /* out and d_out come in pieces of 16 bytes */
 } bsri_dev_gradient_rows;
+/* The turn of an item for a work tile of a walk on Hopper: see bsri_gradient_orders(). */
+typedef struct bsri_gradient_order {
+    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
+    const uint8_t *kind;
+    const int32_t *counts;        /* of block columns' keys, where keys are columns */
+    const float *statistics;      /* of the item; */
+    char *spilt;                  /* likewise */
+    int64_t out, out_v;           /* elements of the outputs where the first line starts */
+    int32_t at, stop;             /* blocks */
+    int32_t line, lines, there;   /* first line; lines that there are, and those that lengths leave */
+    int32_t most;                 /* columns that lengths leave */
+    int32_t inner, o, last;       /* first line in its block; item of the outputs; is it the tile's last turn? */
+    int32_t place[8];             /* of lines' and columns' operands in the batch dimensions of their tensor maps */
+    int32_t reserved[3];
+} bsri_gradient_order;
 /* A walk on Hopper: what is said of lines and columns holds for blocks of 64 times 64 parts. */
 typedef struct bsri_dev_gradient_flash {
     bsri_dev_gradient g;
     bsri_tensor_batch batch[4]; /* of the lines' operands (scores, dp), of the columns' */
     const float *statistics;
+    bsri_gradient_order *orders;
     char *spilt;                /* ds: images of 64 x 64, 8 KB each, block by block as they are stored; null: it is not kept */
     uint32_t *ticket;           /* the counter that work tiles are taken from; null: in turn */
     int64_t rows;               /* of an item in `statistics` */
@@ -15780,11 +15796,14 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
 enum { BSRI_WALK_QUERIES, BSRI_WALK_KEYS, BSRI_WALK_SPILT };
 /* Of a CTA: bytes of operands on their way, of those ds and outputs have; stages at most. */
 enum { BSRI_GRADIENT_DATA = 208 * 1024, BSRI_GRADIENT_SPARE = 16 * 1024, BSRI_GRADIENT_STAGES = 10 };
-/* 64 columns a step. RS: the lines' operands are in registers; else too many sums are. */
+/* 64 columns a step. RS: the lines' operands are in registers; else (ROUNDED) sums leave none. MANY, FEW: registers of threads
+   that multiply, that fetch. */
 template <class T, int HD_, int WALK_> struct bsri_gradient_flash : bsri_tile {
     typedef T type;
     static constexpr int HD = HD_, HEAD = HD_, WALK = WALK_, ATOMS = HD / 64, MOST = BSRI_GRADIENT_STAGES;
     static constexpr bool KEYS = WALK == BSRI_WALK_KEYS, SPILT = WALK == BSRI_WALK_SPILT, RS = !SPILT && (!KEYS || HD == 64);
+    static constexpr bool ROUNDED = KEYS && !RS;
+    static constexpr int MANY = HD == 64 || SPILT ? 208 : 224, FEW = 504 - 2 * MANY;
     static constexpr int DATA = BSRI_GRADIENT_DATA, CONTROL = 19 * 1024; /* bytes of a CTA */
     static constexpr int COLS = 64, STAGES = 0, THREADS = 384, SHARED = DATA + CONTROL;
 };
@@ -16168,6 +16187,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
     X(GRADIENT_STATISTICS, 794, bsri_gradient_statistics)               \
+    X(GRADIENT_ORDERS, 795, bsri_gradient_orders)            \
     X(GRADIENT_SINKS_F32, 790, bsri_gradient_sinks<float>)   \
     X(GRADIENT_TOTAL_F32, 792, bsri_gradient_total<float>))  \
     BSRI_WHEN(BSRI_HAS_F64,                                  \
@@ -18109,6 +18129,7 @@ typedef struct bsri_walks {
     int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
     int32_t count, launches;     /* walks without the sinks' */
     int32_t uses_rows, compute;
+    bsri_gradient_order *orders[BSRI_GRADIENTS]; /* of each walk, on Hopper; null: there is no room */
 } bsri_walks;
 
 /* Does a walk sum something up over all lines? */
@@ -18171,7 +18192,7 @@ static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, 
     if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
     if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most) return BSR_WHY_SIZE;
     if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
-    return w->rows.statistics ? 0 : BSR_WHY_ROOM;
+    return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p, int way,
@@ -18189,7 +18210,7 @@ static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_wal
     if (!c.kernel) return c;
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
     memset(m, 0, sizeof *m), m->g = *p, hd = x.head;
-    m->statistics = w->rows.statistics, m->rows = w->rows.rows, m->unit = (float)f->scale * BSRI_DEV_LOG2E;
+    m->statistics = w->rows.statistics, m->orders = w->orders[p - w->walk], m->rows = w->rows.rows, m->unit = (float)f->scale * BSRI_DEV_LOG2E;
     m->lines = block % 128 ? 64 : 128, m->streams = 128 / m->lines;
     m->stream = BSRI_GRADIENT_DATA / m->streams, m->ring = spilt ? 0 : 4 * m->lines * hd;
     m->stage = spilt ? 128 * (m->lines + hd) : 256 * hd;
@@ -19705,7 +19726,7 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
         p->sums = bsri_gradient_take(r, 16 * bytes);
     }
     memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
-    memset(w->spilt_step, 0, sizeof w->spilt_step);
+    memset(w->spilt_step, 0, sizeof w->spilt_step), memset(w->orders, 0, sizeof w->orders);
     if (!main || c->ctx->tier < BSRI_TIER_MMA || w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_OK;
     rows->g = w->walk[0], rows->g.outer = rows->g.whole = f->batch, rows->g.share = rows->g.reduce = 1, rows->g.makes = 0;
     rows->rows = bsri_ceil_div(f->q.rows, 128) * 128, rows->chunks = rows->rows / BSRI_GRADIENT_CHUNK;
@@ -19713,6 +19734,13 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
     if (!bsri_mul(rows->rows, f->items, &bytes) || bytes > INT64_MAX / 16) return BSR_OK;
     rows->ticket = (uint32_t *)(void *)bsri_gradient_take(r, 4 * BSRI_GRADIENT_TICKETS);
     rows->statistics = rows->ticket ? (float *)(void *)bsri_gradient_take(r, 8 * bytes) : NULL;
+    for (i = 0; i < w->count && rows->statistics && c->ctx->tier >= BSRI_TIER_WGMMA; i++) {
+        const bsri_dev_gradient *p = &w->walk[i];
+        bytes = bsri_ceil_div(p->keys ? m->cols : m->rows, 64); /* work tiles of an item, at most */
+        if (!(p->makes & BSRI_GRADIENT_MAIN) || m->block_rows % 64 || m->block_cols % 64) continue;
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || !bsri_mul(bytes, p->reduce, &bytes) || bytes > INT64_MAX / 1024) continue;
+        w->orders[i] = (bsri_gradient_order *)(void *)bsri_gradient_take(r, bytes * (int64_t)sizeof(bsri_gradient_order));
+    }
     if (rows->statistics) bsri_gradient_spill(c, w, r);
     return BSR_OK;
 }
@@ -19748,8 +19776,13 @@ template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, 
     if (w->uses_rows) {
         BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
                                                  bsri_cuda_queue(c), pdl)));
-        for (i = 0; i < w->launches; i++)
-            if (w->launch[i].choice.tier == BSRI_TIER_WGMMA) w->launch[i].m.wgmma.ticket = w->rows.ticket + i;
+        for (i = 0; i < w->launches; i++) {
+            bsri_dev_gradient_flash *m = &w->launch[i].m.wgmma;
+            if (w->launch[i].choice.tier != BSRI_TIER_WGMMA) continue;
+            m->ticket = w->rows.ticket + i;
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_orders, *m, bsri_ceil_div(m->total * m->g.reduce, 128), 128,
+                                                     bsri_cuda_queue(c), pdl)));
+        }
         i = 0;
         if (w->spilt) {
             BSRI_TRY(bsri_gradient_in_step(c, w));

@@ -327,6 +327,11 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
+__device__ __forceinline__ uint4 bsri_mma_read128(uint32_t at) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+    return x;
+}
 __device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
     uint32_t r;
     asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(r) : "r"(at) : "memory");
@@ -9399,7 +9404,7 @@ __device__ __forceinline__ float2 bsri_gradient_row_of(const bsri_dev_turn &t, c
    becomes 0, where the row attends to nothing or does not exist: rows are padded to whole steps. Also sets the launches' counters
    to 0. A CTA of 256 threads takes BSRI_GRADIENT_CHUNK rows at a time: half a warp has four of them where out and d_out come in
    pieces of 16 bytes, else a warp has a row at a time. */
-__global__ void __launch_bounds__(256) bsri_gradient_statistics(const __grid_constant__ bsri_dev_gradient_rows m BSRI_GATE) {
+__global__ void __launch_bounds__(256, 3) bsri_gradient_statistics(const __grid_constant__ bsri_dev_gradient_rows m BSRI_GATE) {
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
     __shared__ bsri_dev_turn t;
@@ -9448,13 +9453,59 @@ __global__ void __launch_bounds__(256) bsri_gradient_statistics(const __grid_con
     }
 }
 
+/* bsri_gradient_orders: what a walk on Hopper does, turn by turn: for each work tile one order for each item that is summed into
+   it. A thread an order. */
+__global__ void __launch_bounds__(128, 4) bsri_gradient_orders(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const bsri_dev_gradient &g = m.g;
+    const bsr_matrix &mask = g.f.mask;
+    const int keys = g.keys, dt = mask.index_dtype;
+    const int64_t block = keys ? mask.block_cols : mask.block_rows, all = g.outer.count * m.tiles * g.reduce;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * 128 + threadIdx.x; n < all; n += (int64_t)gridDim.x * 128) {
+        const int64_t work = bsri_divide(n, g.reduce), r = n - work * g.reduce, o = bsri_divide(work, m.tiles);
+        const int64_t at = work - o * m.tiles, tile = m.backwards ? m.tiles - 1 - at : at, of = bsri_divide(tile, m.per_block);
+        const int64_t inner = (tile - of * m.per_block) * m.lines, line = of * block + inner;
+        const bsr_dense &d = keys ? g.dk : g.dq;
+        bsri_gradient_order x;
+        bsri_dev_turn t;
+        t.begin(g, o, r);
+        const int64_t most = keys ? bsri_min(t.k_rows, of * block + (t.counts ? t.counts[of] : block)) : t.q_rows;
+        x.kind = t.kind, x.counts = keys ? nullptr : t.counts, x.statistics = m.statistics + t.item * m.rows * 2;
+        x.spilt = m.spilt + bsri_batch_offset(&g.f.batch, t.item, g.f.batch.dims, g.f.batch.size, m.spilt_step) * m.subs * 8192;
+        x.out = d.data ? bsri_dense_offset(&g.outer, o, &d) + line * d.row_stride : 0;
+        x.out_v = g.dv.data ? bsri_dense_offset(&g.outer, o, &g.dv) + line * g.dv.row_stride : 0;
+        x.o = (int)o, x.line = (int)line, x.inner = (int)inner, x.last = r + 1 == g.reduce;
+        x.lines = (int)bsri_max(0, bsri_min(bsri_min(m.lines, block - inner), g.lines - line));
+        x.there = (int)bsri_max(0, bsri_min(x.lines, most - line)), x.most = (int)(keys ? t.q_rows : t.k_rows);
+        bsri_tensor_item(m.batch[0], ((keys ? t.k - (char *)g.f.k.data : t.q - (char *)g.f.q.data)) / 2, x.place[0], x.place[1]);
+        bsri_tensor_item(m.batch[1], ((keys ? t.v - (char *)g.f.v.data : t.d_result - (char *)g.d_out.data)) / 2, x.place[2], x.place[3]);
+        bsri_tensor_item(m.batch[2], ((keys ? t.q - (char *)g.f.q.data : t.k - (char *)g.f.k.data)) / 2, x.place[4], x.place[5]);
+        bsri_tensor_item(m.batch[3], ((keys ? t.d_result - (char *)g.d_out.data : t.v - (char *)g.f.v.data)) / 2, x.place[6], x.place[7]);
+        if (keys) {
+            const char *view = (const char *)mask.transposed_index;
+            const int64_t shift = mask.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * g.index.entries;
+            const void *ccol = bsri_dev_at(view + g.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&mask) + 1));
+            x.other = bsri_dev_at(view + g.index.at[BSRI_ROW], dt, shift);
+            x.position = bsri_dev_at(view + g.index.at[BSRI_POSITION], dt, shift);
+            x.at = bsri_dev_index(ccol, dt, of), x.stop = bsri_dev_index(ccol, dt, of + 1);
+        } else {
+            x.other = (const char *)t.mask.col, x.position = nullptr;
+            x.at = bsri_dev_index(t.mask.crow, dt, of), x.stop = bsri_dev_index(t.mask.crow, dt, of + 1);
+        }
+        if (!x.there) x.at = x.stop;
+        m.orders[n] = x;
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>gradient-wgmma-load: attention's backward on Hopper: whose turn it is, fetching              */
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_WGMMA_CODE
 /* What a stage is: 64 columns, or no more than a flag: the turn of an item is over, and (last) the work tile too, or all work is
-   done. Of a step: lines are to be waited for; scores may be forbidden; a query attends to nothing; spilt: 64 lines are absent. */
+   done. Of a step: lines are to be waited for; scores may be forbidden; a query attends to nothing. */
 enum {
     BSRI_STEP_NEXT = 1,
     BSRI_STEP_LAST = 2,
@@ -9462,8 +9513,7 @@ enum {
     BSRI_STEP_OVER = 7,
     BSRI_STEP_LINES = 8,
     BSRI_STEP_MASKED = 16,
-    BSRI_STEP_VOID = 32,
-    BSRI_STEP_ABSENT = 64 /* and 128 */
+    BSRI_STEP_VOID = 32
 };
 struct bsri_gradient_step {
     float lse[64], delta[64]; /* of queries, where they are columns */
@@ -9473,28 +9523,11 @@ struct bsri_gradient_step {
     uint32_t span; /* how far from there a score is allowed */
     int32_t width; /* columns that there are */
 };
-struct bsri_gradient_order { /* the turn of an item for a work tile */
-    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
-    const uint8_t *kind;
-    const int32_t *counts;   /* of block columns' keys, where keys are columns */
-    const float *statistics; /* of the item */
-    char *spilt;             /* likewise */
-    int64_t out, out_v;      /* elements of the outputs where the first line starts */
-    int32_t at, stop;        /* blocks */
-    int32_t line, lines, there; /* first line; lines that there are, and those that lengths leave */
-    int32_t most;            /* columns that lengths leave */
-    int32_t inner, o;        /* first line in its block; item of the outputs */
-    int32_t last, end;       /* of the tile; no more work */
-    int32_t place[8];        /* of lines' and columns' operands in the batch dimensions of their tensor maps */
-    int32_t first_other[32], first_position[32]; /* of the first blocks */
-    uint8_t first_kind[32];
-};
 template <class S> struct bsri_gradient_stream {
-    uint64_t full[S::MOST], empty[S::MOST], lines_full, lines_empty, plan_full[2], plan_empty[2];
-    bsri_gradient_order plan[2];
+    uint64_t full[S::MOST], empty[S::MOST], lines_full, lines_empty, order_empty[2];
+    bsri_gradient_order order[2];
     bsri_gradient_step step[S::MOST];
     float lse[128], delta[128]; /* of lines that are queries */
-    bsri_dev_turn turn;         /* of the planning warp */
 };
 template <class S> struct bsri_gradient_control {
     bsri_gradient_stream<S> stream[2];
@@ -9507,95 +9540,6 @@ __device__ __forceinline__ void bsri_gradient_arrive(uint64_t *barriers, uint32_
     __syncwarp();
     if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&barriers[at]));
 }
-
-/* A stream's planning warp: work tiles, taken from a counter or in turn, and of each the turns of the items that are summed. */
-template <class S> struct bsri_gradient_planner {
-    const bsri_dev_gradient_flash &m;
-    bsri_gradient_stream<S> &c;
-    const int lane = threadIdx.x % 32;
-    bsri_pipe<2> ring = {0, 1};
-
-    __device__ __forceinline__ bsri_gradient_planner(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_) : m(m_), c(c_) {}
-    /* First blocks of the list, a lane each; registers of fetching warps, too. */
-    static __device__ __forceinline__ void entry(const bsri_dev_gradient_flash &m, const bsri_gradient_order &plan, int at,
-                                                 int32_t &other, int32_t &position, int32_t &kind) {
-        const int dt = m.g.f.mask.index_dtype;
-        other = position = kind = 0;
-        if (at >= plan.stop) return;
-        other = bsri_dev_index(plan.other, dt, at), position = plan.position ? bsri_dev_index(plan.position, dt, at) : at;
-        kind = m.g.f.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : plan.kind ? plan.kind[position] : (int)BSR_BLOCK_PARTIAL;
-    }
-    /* One lane: everything but the list. */
-    __device__ __forceinline__ void describe(bsri_gradient_order &plan, int64_t o, int64_t r, int of, int inner, int lines) const {
-        const bsri_dev_gradient &g = m.g;
-        bsri_dev_turn &t = c.turn;
-        const int64_t block = S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows, line = of * block + inner;
-        t.begin(g, o, r);
-        int64_t most = t.q_rows;
-        if (S::KEYS) most = bsri_min(t.k_rows, of * block + (t.counts ? t.counts[of] : block));
-        plan.kind = t.kind, plan.counts = t.counts, plan.statistics = m.statistics + t.item * m.rows * 2;
-        plan.spilt = m.spilt + bsri_batch_offset(&g.f.batch, t.item, g.f.batch.dims, g.f.batch.size, m.spilt_step) * m.subs * 8192;
-        plan.o = (int)o, plan.line = (int)line, plan.lines = lines, plan.inner = inner;
-        plan.there = (int)bsri_max(0, bsri_min(lines, most - line));
-        plan.most = (int)(S::KEYS ? t.q_rows : t.k_rows), plan.last = r + 1 == g.reduce, plan.end = 0;
-        const bsr_dense &d = S::KEYS ? g.dk : g.dq;
-        plan.out = d.data ? bsri_dense_offset(&g.outer, o, &d) + line * d.row_stride : 0;
-        plan.out_v = S::KEYS && g.dv.data ? bsri_dense_offset(&g.outer, o, &g.dv) + line * g.dv.row_stride : 0;
-        const char *const data[4] = {S::KEYS ? t.k : t.q, S::KEYS ? t.v : t.d_result, S::KEYS ? t.q : t.k, S::KEYS ? t.d_result : t.v};
-        const bsr_dense *const of_all[4] = {S::KEYS ? &g.f.k : &g.f.q, S::KEYS ? &g.f.v : &g.d_out, S::KEYS ? &g.f.q : &g.f.k,
-                                            S::KEYS ? &g.d_out : &g.f.v};
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            bsri_tensor_item(m.batch[i], (data[i] - (const char *)of_all[i]->data) / 2, plan.place[2 * i], plan.place[2 * i + 1]);
-    }
-    __device__ __forceinline__ void list(bsri_gradient_order &plan, int of) const {
-        const bsri_dev_gradient &g = m.g;
-        const bsri_item &it = c.turn.mask;
-        const int dt = g.f.mask.index_dtype;
-        if (S::KEYS) {
-            const char *view = (const char *)g.f.mask.transposed_index;
-            const int64_t shift = g.f.mask.flags & BSR_MATRIX_RAGGED ? 0 : it.pattern * g.index.entries;
-            const void *ccol = bsri_dev_at(view + g.index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(&g.f.mask) + 1));
-            plan.other = bsri_dev_at(view + g.index.at[BSRI_ROW], dt, shift);
-            plan.position = bsri_dev_at(view + g.index.at[BSRI_POSITION], dt, shift);
-            plan.at = bsri_dev_index(ccol, dt, of), plan.stop = bsri_dev_index(ccol, dt, of + 1);
-        } else {
-            plan.other = (const char *)it.col, plan.position = nullptr;
-            plan.at = bsri_dev_index(it.crow, dt, of), plan.stop = bsri_dev_index(it.crow, dt, of + 1);
-        }
-        if (!plan.there) plan.at = plan.stop;
-    }
-    __device__ __forceinline__ uint32_t next(uint32_t work) const {
-        if (!m.ticket) return work + gridDim.x * m.streams;
-        uint32_t n = 0;
-        if (lane == 0) n = atomicAdd(m.ticket, 1u);
-        return __shfl_sync(~0u, n, 0);
-    }
-    __device__ __forceinline__ void run(int stream) {
-        const bsri_dev_gradient &g = m.g;
-        const int block = (int)(S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows);
-        for (uint32_t work = m.ticket ? next(0) : blockIdx.x * m.streams + stream; work < m.total; work = next(work)) {
-            const uint32_t o = work / m.tiles, n = work - o * m.tiles, tile = m.backwards ? m.tiles - 1 - n : n;
-            const int of = (int)(tile / m.per_block), inner = (int)(tile - of * m.per_block) * m.lines;
-            const int lines = (int)bsri_min(bsri_min(m.lines, block - inner), g.lines - (int64_t)of * block - inner);
-            if (lines <= 0) continue;
-            for (int r = 0; r < (int)g.reduce; r++) {
-                bsri_gradient_order &plan = c.plan[ring.stage];
-                int32_t other, position, kind;
-                bsri_gradient_wait(c.plan_empty, ring.stage, ring.phase);
-                if (lane == 0) describe(plan, m.first + o, r, of, inner, lines), list(plan, of);
-                __syncwarp();
-                entry(m, plan, plan.at + lane, other, position, kind);
-                plan.first_other[lane] = other, plan.first_position[lane] = position, plan.first_kind[lane] = (uint8_t)kind;
-                bsri_gradient_arrive(c.plan_full, ring.stage);
-                ring.advance();
-            }
-        }
-        bsri_gradient_wait(c.plan_empty, ring.stage, ring.phase);
-        if (lane == 0) c.plan[ring.stage].end = 1;
-        bsri_gradient_arrive(c.plan_full, ring.stage);
-    }
-};
 
 /* A stream's fetching warp. */
 template <class S> struct bsri_gradient_producer {
@@ -9616,21 +9560,22 @@ template <class S> struct bsri_gradient_producer {
         ring.advance(m.stages);
     }
     /* What both operands of the lines have, and (queries) what is known of each. */
-    __device__ __forceinline__ void load_lines(const bsri_gradient_order &plan) {
-        const uint32_t full = bsri_smem_address(&c.lines_full), bytes = m.lines * S::HD * 2;
+    __device__ __forceinline__ void load_lines(const bsri_gradient_order &order) {
+        const uint32_t full = bsri_smem_address(&c.lines_full);
         bsri_gradient_wait(&c.lines_empty, 0, lines.phase);
         if (!S::KEYS) {
             for (int i = lane; i < m.lines; i += 32) {
-                const float2 x = *(const float2 *)(plan.statistics + (plan.line + i) * 2);
+                const float2 x = *(const float2 *)(order.statistics + (order.line + i) * 2);
                 c.lse[i] = x.x, c.delta[i] = x.y;
             }
         }
         __syncwarp();
         if (lane == 0) {
-            bsri_mbarrier_expect_tx(full, 2 * bytes);
+            bsri_mbarrier_expect_tx(full, m.lines * S::HD * 4);
+#pragma unroll 1
             for (int i = 0; i < 2 * S::ATOMS; i++)
-                bsri_tma_load(memory + i * m.lines * 128, &m.map[i / S::ATOMS], full, i % S::ATOMS * 64, plan.line,
-                              plan.place[i / S::ATOMS * 2], plan.place[i / S::ATOMS * 2 + 1]);
+                bsri_tma_load(memory + i * m.lines * 128, &m.map[i / S::ATOMS], full, i % S::ATOMS * 64, order.line,
+                              order.place[i / S::ATOMS * 2], order.place[i / S::ATOMS * 2 + 1]);
         }
         __syncwarp();
         lines.advance();
@@ -9643,77 +9588,113 @@ template <class S> struct bsri_gradient_producer {
         return some ? least < m.low || most > m.high : least > m.high || most < m.low;
     }
     /* 64 columns of a block, from the `sub`-th 64 of it on. */
-    __device__ __forceinline__ void step(const bsri_gradient_order &plan, int other, int position, int kind, int sub) {
+    __device__ __forceinline__ void step(const bsri_gradient_order &order, int other, int position, int kind, int sub) {
         const int first = other * m.columns + sub * 64;
-        int width = plan.most - first, flags = 0;
-        if (!S::KEYS && plan.counts) width = min(width, (int)plan.counts[other] - sub * 64);
+        int width = order.most - first, flags = 0;
+        if (!S::KEYS && order.counts) width = min(width, order.counts[other] - sub * 64);
         if (width <= 0) return;
         const bool partial = kind != BSR_BLOCK_FULL;
-        if (S::SPILT) {
+        if (S::SPILT) { /* flags: halves of the lines that are there */
             for (int h = 0; h < m.lines / 64; h++)
-                if (plan.there <= 64 * h || (partial && beyond(plan.line + 64 * h, 64, first, false))) flags |= BSRI_STEP_ABSENT << h;
-            if (flags == (m.lines == 128 ? 3 : 1) * BSRI_STEP_ABSENT) return;
+                if (order.there > 64 * h && !(partial && beyond(order.line + 64 * h, 64, first, false))) flags |= 1 << h;
+            if (!flags) return;
         } else if (partial) {
-            if (beyond(plan.line, m.lines, first, false)) return;
-            if (beyond(plan.line, m.lines, first, true)) flags |= BSRI_STEP_MASKED;
+            if (beyond(order.line, m.lines, first, false)) return;
+            if (beyond(order.line, m.lines, first, true)) flags |= BSRI_STEP_MASKED;
         }
-        if (S::KEYS ? plan.there < m.lines : width < 64) flags |= BSRI_STEP_MASKED;
-        if (!S::SPILT && !loaded) load_lines(plan), flags |= BSRI_STEP_LINES;
+        if (!S::SPILT) {
+            if (S::KEYS ? order.there < m.lines : width < 64) flags |= BSRI_STEP_MASKED;
+            if (!loaded) load_lines(order), flags |= BSRI_STEP_LINES;
+        }
         float2 x[2];
         if (S::KEYS) {
-            x[0] = *(const float2 *)(plan.statistics + (first + lane) * 2);
-            x[1] = *(const float2 *)(plan.statistics + (first + lane + 32) * 2);
             const float none = bsri_dev_inf<float>();
+            x[0] = *(const float2 *)(order.statistics + (first + lane) * 2);
+            x[1] = *(const float2 *)(order.statistics + (first + lane + 32) * 2);
             if (__any_sync(~0u, x[0].x == none || x[1].x == none)) flags |= BSRI_STEP_VOID;
         }
         bsri_gradient_wait(c.empty, ring.stage, ring.phase);
         bsri_gradient_step &note = c.step[ring.stage];
-        const int64_t place = (int64_t)position * m.subs;
+        const int place = position * m.subs + sub * (S::KEYS ? m.line_subs : 1);
         if (lane == 0) {
-            note.flags = flags, note.width = width;
-            note.away = (S::KEYS ? plan.line - first : first - plan.line) - m.low;
+            note.flags = S::SPILT ? 0 : flags, note.width = width;
+            note.away = (S::KEYS ? order.line - first : first - order.line) - m.low;
             note.span = partial ? (uint32_t)(m.high - m.low) : ~0u;
-            if (S::KEYS) note.spilt = plan.spilt + ((place + sub * m.line_subs + plan.inner / 64) << 13);
+            if (S::KEYS) note.spilt = order.spilt + ((int64_t)(place + order.inner / 64) << 13);
         }
         if (S::KEYS) {
 #pragma unroll
             for (int i = 0; i < 2; i++) note.lse[lane + 32 * i] = x[i].x, note.delta[lane + 32 * i] = x[i].y;
         }
+        const uint32_t to = memory + m.ring + ring.stage * m.stage;
+        if (S::SPILT) clear(to, flags);
         __syncwarp();
-        if (lane == 0) load(plan, first, place + sub, flags);
+        if (lane == 0) load(order, to, first, place, flags);
         __syncwarp();
         ring.advance(m.stages);
     }
-    /* One lane: the operands of a step. */
-    __device__ __forceinline__ void load(const bsri_gradient_order &plan, int first, int64_t spilt, int flags) const {
-        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
-        uint32_t to = memory + m.ring + ring.stage * m.stage;
-        if (S::SPILT) { /* images of 64 lines, then columns */
-            const int images = (flags & BSRI_STEP_ABSENT ? 0 : 1) + (m.lines == 128 && !(flags & 2 * BSRI_STEP_ABSENT) ? 1 : 0);
-            bsri_mbarrier_expect_tx(full, images * 8192 + 64 * S::HD * 2);
-            for (int h = 0; h < m.lines / 64; h++, to += 8192)
-                if (!(flags & BSRI_STEP_ABSENT << h))
-                    bsri_bulk_load(to, plan.spilt + ((spilt + (plan.inner / 64 + h) * m.column_subs) << 13), 8192, full);
-        } else bsri_mbarrier_expect_tx(full, 2 * 64 * S::HD * 2);
-        for (int i = 0; i < (S::SPILT ? 1 : 2) * S::ATOMS; i++, to += 8192)
-            bsri_tma_load(to, &m.map[2 + i / S::ATOMS], full, i % S::ATOMS * 64, first, plan.place[4 + i / S::ATOMS * 2],
-                          plan.place[5 + i / S::ATOMS * 2]);
+    /* ds of 64 lines that is not there. */
+    __device__ __forceinline__ void clear(uint32_t to, int halves) const {
+        for (int h = 0; h < m.lines / 64; h++)
+            for (int i = lane; i < 512 && !(halves >> h & 1); i += 32) bsri_mma_put16(to + h * 8192 + i * 16, make_uint4(0, 0, 0, 0));
+        bsri_fence_proxy_async();
     }
-    __device__ __forceinline__ void run(void) {
-        for (bsri_pipe<2> next = {0, 0};; next.advance()) {
-            bsri_gradient_wait(c.plan_full, next.stage, next.phase);
-            const bsri_gradient_order &plan = c.plan[next.stage];
-            if (plan.end) break;
-            int32_t other = plan.first_other[lane], position = plan.first_position[lane], kind = plan.first_kind[lane];
-            for (int at = plan.at, i = 0; at < plan.stop; at++, i++) {
-                if (i == 32) bsri_gradient_planner<S>::entry(m, plan, at + lane, other, position, kind), i = 0;
-                const int o = __shfl_sync(~0u, other, i), p = __shfl_sync(~0u, position, i), k = __shfl_sync(~0u, kind, i);
-                if (k == BSR_BLOCK_SKIP) continue;
-                for (int sub = 0; sub < m.column_subs; sub++) step(plan, o, p, k, sub);
-            }
-            if (plan.last || m.per_turn) loaded = false;
-            tell(plan.last ? BSRI_STEP_LAST : BSRI_STEP_NEXT);
-            bsri_gradient_arrive(c.plan_empty, next.stage);
+    /* One lane: the operands of a step. */
+    __device__ __forceinline__ void load(const bsri_gradient_order &order, uint32_t to, int first, int place, int halves) const {
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        if (S::SPILT) { /* images of 64 lines, then columns */
+            bsri_mbarrier_expect_tx(full, __popc(halves) * 8192 + 64 * S::HD * 2);
+#pragma unroll 1
+            for (int h = 0; h < m.lines / 64; h++, to += 8192)
+                if (halves >> h & 1)
+                    bsri_bulk_load(to, order.spilt + ((int64_t)(place + (order.inner / 64 + h) * m.column_subs) << 13), 8192, full);
+        } else bsri_mbarrier_expect_tx(full, 2 * 64 * S::HD * 2);
+#pragma unroll
+        for (int i = 0; i < (S::SPILT ? 1 : 2) * S::ATOMS; i++)
+            bsri_tma_load(to + i * 8192, &m.map[2 + i / S::ATOMS], full, i % S::ATOMS * 64, first, order.place[4 + i / S::ATOMS * 2],
+                          order.place[5 + i / S::ATOMS * 2]);
+    }
+    /* Blocks of the list, a lane each. */
+    __device__ __forceinline__ void entries(const bsri_gradient_order &order, int at, int &other, int &position, int &kind) const {
+        const int dt = m.g.f.mask.index_dtype;
+        other = position = kind = 0;
+        if (at >= order.stop) return;
+        other = bsri_dev_index(order.other, dt, at), position = order.position ? bsri_dev_index(order.position, dt, at) : at;
+        kind = m.g.f.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : order.kind ? order.kind[position] : (int)BSR_BLOCK_PARTIAL;
+    }
+    __device__ __forceinline__ void turn(const bsri_gradient_order &order) {
+        int other = 0, position = 0, kind = 0;
+        for (int at = order.at, i = 32; at < order.stop; at++, i++) {
+            if (i == 32) entries(order, at + lane, other, position, kind), i = 0;
+            const int o = __shfl_sync(~0u, other, i), p = __shfl_sync(~0u, position, i), k = __shfl_sync(~0u, kind, i);
+            if (k == BSR_BLOCK_SKIP) continue;
+            for (int sub = 0; sub < m.column_subs; sub++) step(order, o, p, k, sub);
+        }
+    }
+    /* Work tiles: all that begins with a counter's number, which only lane 0 has. */
+    __device__ __forceinline__ uint32_t take(uint32_t before) const {
+        return !m.ticket ? before + gridDim.x * m.streams : lane == 0 ? atomicAdd(m.ticket, 1u) : 0;
+    }
+    __device__ __forceinline__ void run(int stream) {
+        constexpr int WORDS = sizeof(bsri_gradient_order) / 4;
+        static_assert(WORDS > 32 && WORDS <= 64, "two words a lane");
+        uint32_t work = m.ticket ? __shfl_sync(~0u, take(0), 0) : blockIdx.x * m.streams + stream, next = take(work);
+        uint32_t r = 0, x = 0, y = 0;
+        for (bsri_pipe<2> orders = {0, 1}; work < m.total; orders.advance()) {
+            const uint32_t *from = (const uint32_t *)(m.orders + (int64_t)(m.first * m.tiles + work) * m.g.reduce + r);
+            x = from[lane];
+            if (lane + 32 < WORDS) y = from[lane + 32];
+            bsri_gradient_wait(c.order_empty, orders.stage, orders.phase);
+            bsri_gradient_order &order = c.order[orders.stage];
+            ((uint32_t *)&order)[lane] = x;
+            if (lane + 32 < WORDS) ((uint32_t *)&order)[lane + 32] = y;
+            __syncwarp();
+            turn(order);
+            const int last = order.last;
+            if (last || m.per_turn) loaded = false;
+            tell(last ? BSRI_STEP_LAST : BSRI_STEP_NEXT);
+            r = last ? 0 : r + 1;
+            if (last) work = m.ticket ? __shfl_sync(~0u, next, 0) : next, next = take(work);
         }
         tell(BSRI_STEP_EXIT);
     }
@@ -9780,44 +9761,59 @@ __device__ __forceinline__ void bsri_gradient_recompute(const bsri_dev_gradient_
     __syncwarp();
 }
 
-/* A warpgroup that multiplies: 64 lines of its stream's work tile. Sums and scores are no members: see bsri_flash_consumer. */
+/* A warpgroup that multiplies: 64 lines of its stream's work tile. Sums and scores are no members: see bsri_flash_consumer. What
+   else a thread keeps is little, as there are no registers: where it stands in rings is one number, and what follows from its
+   own number is computed each time. */
 template <class S> struct bsri_gradient_consumer {
     typedef typename S::type T;
     typedef bsri_wgmma<T, 64> scores;
     typedef bsri_wgmma<T, S::HD, 0, 1> sums;
     static constexpr int HD = S::HD, K = HD / 16;
+    enum { PHASE = 1, LINES_PHASE = 2, ORDER = 4, SHIELD = 8, LOADED = 16, HELD = 32 };
     const bsri_dev_gradient_flash &m;
     bsri_gradient_stream<S> &c;
-    const int half, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int row = half * 64 + warp * 16 + lane / 4, pair = lane % 4 * 2; /* first line and column of the thread */
-    char *const room;             /* 2 KB of this warp's, */
-    const uint32_t memory, spare; /* and where */
-    bsri_pipe<> ring = {0, 0};
-    bsri_pipe<1> lines = {0, 0};
-    bsri_pipe<2> plans = {0, 0};
-    int flags = 0, held = -1; /* of the stage at hand; the stage that products may still read */
-    uint32_t stage = 0;
-    bool shield = false, loaded = false; /* a score of the tile was forbidden; there are lines to give back */
+    const uint32_t memory; /* of the stream */
+    const int half;
+    uint32_t stage, state; /* state: phases of the ring and of the lines, order at hand; was a score of the tile forbidden; are there
+                              lines to give back; may products still read the stage before? */
+    int flags = 0;         /* of the stage */
 
-    __device__ __forceinline__ bsri_gradient_consumer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_, char *memory_,
+    __device__ __forceinline__ bsri_gradient_consumer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_, uint32_t memory_,
                                                       int half_)
-        : m(m_), c(c_), half(half_), room(memory_ + m_.spare + (half_ * 4 + threadIdx.x / 32 % 4) * 2048),
-          memory(bsri_smem_address(memory_)), spare(bsri_smem_address(room)) {}
-    __device__ __forceinline__ void next_plan(void) {
-        bsri_gradient_arrive(c.plan_empty, plans.stage);
-        plans.advance();
+        : m(m_), c(c_), memory(memory_), half(half_), stage((uint32_t)m_.stages - 1), state(PHASE) {}
+    static __device__ __forceinline__ int lane(void) { return (int)bsri_dev_thread() % 32; }
+    __device__ __forceinline__ int row(void) const { /* the thread's first line in the tile */
+        const int thread = (int)bsri_dev_thread();
+        return half * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
+    }
+    static __device__ __forceinline__ int pair(void) { return (int)bsri_dev_thread() % 4 * 2; } /* its first column */
+    __device__ __forceinline__ uint32_t spare(void) const { /* 2 KB of this warp's */
+        return memory + m.spare + (half * 4 + bsri_dev_thread() / 32 % 4) * 2048;
+    }
+    __device__ __forceinline__ bool is(int bit) const { return (state & bit) != 0; }
+    __device__ __forceinline__ const bsri_gradient_order &order(void) const { return c.order[is(ORDER)]; }
+    __device__ __forceinline__ void next_order(void) {
+        bsri_gradient_arrive(c.order_empty, is(ORDER));
+        state ^= ORDER;
     }
     __device__ __forceinline__ void open(void) {
-        bsri_gradient_wait(c.full, ring.stage, ring.phase);
-        stage = ring.stage, flags = c.step[stage].flags;
-        ring.advance(m.stages);
+        if (++stage == (uint32_t)m.stages) stage = 0, state ^= PHASE;
+        bsri_gradient_wait(c.full, stage, state & PHASE);
+        flags = c.step[stage].flags;
     }
     __device__ __forceinline__ void release(void) { /* products that read the stage before have ended */
-        if (held >= 0) bsri_gradient_arrive(c.empty, held);
-        held = -1;
+        if (is(HELD)) bsri_gradient_arrive(c.empty, stage ? stage - 1 : m.stages - 1);
+        state &= ~HELD;
     }
-    __device__ __forceinline__ uint64_t columns(int operand, uint32_t far) const {
-        return bsri_wgmma_desc<128>(memory + m.ring + stage * m.stage + operand * 64 * HD * 2, far);
+    /* Descriptors: low words, the same in all lanes, as the compiler is told, so that they take no registers; and whole. */
+    static __device__ __forceinline__ uint32_t low(uint32_t at, uint32_t far) {
+        return __shfl_sync(~0u, bsri_wgmma_desc_address(at) >> 4, 0) | far >> 4 << 16;
+    }
+    static __device__ __forceinline__ uint64_t whole(uint32_t low) {
+        return (bsri_wgmma_desc_bits(128, 0) >> 32 << 32) | low;
+    }
+    __device__ __forceinline__ uint32_t columns(int operand, uint32_t far) const {
+        return low(memory + m.ring + stage * m.stage + operand * 64 * HD * 2, far);
     }
     /* Lines' operands: from shared memory, or (RS) in registers. */
     struct line_fragments {
@@ -9825,66 +9821,69 @@ template <class S> struct bsri_gradient_consumer {
     };
     __device__ __forceinline__ void take_lines(line_fragments &x, float (&lse)[2], float (&delta)[2]) {
         if (!(flags & BSRI_STEP_LINES)) return;
-        bsri_gradient_wait(&c.lines_full, 0, lines.phase);
-        lines.advance(), loaded = true;
+        bsri_gradient_wait(&c.lines_full, 0, is(LINES_PHASE));
+        state ^= LINES_PHASE, state |= LOADED;
         if constexpr (!S::KEYS) {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                lse[h] = c.lse[row + 8 * h], delta[h] = c.delta[row + 8 * h];
-                shield |= lse[h] == bsri_dev_inf<float>();
+                lse[h] = c.lse[row() + 8 * h], delta[h] = c.delta[row() + 8 * h];
+                if (lse[h] == bsri_dev_inf<float>()) state |= SHIELD;
             }
         }
         if constexpr (S::RS) {
-            const int r = half * 64 + warp * 16 + lane % 16;
+            const int r = half * 64 + (int)bsri_dev_thread() / 32 % 4 * 16 + lane() % 16;
 #pragma unroll
             for (int i = 0; i < K; i++) {
-                const uint32_t at = memory + i / 4 * m.lines * 128 + r * 128 + (((i % 4 * 2 + lane / 16) ^ (r & 7)) << 4);
+                const uint32_t at = memory + i / 4 * m.lines * 128 + r * 128 + (((i % 4 * 2 + lane() / 16) ^ (r & 7)) << 4);
                 bsri_mma_load(x.s[i], at), bsri_mma_load(x.dp[i], at + S::ATOMS * m.lines * 128);
             }
             give_lines();
         }
     }
     __device__ __forceinline__ void give_lines(void) {
-        if (loaded) bsri_gradient_arrive(&c.lines_empty, 0);
-        loaded = false;
+        if (is(LOADED)) bsri_gradient_arrive(&c.lines_empty, 0);
+        state &= ~LOADED;
     }
-    /* Begins the products of a step: scores, and d_out v^T. */
-    __device__ __forceinline__ void form(const line_fragments &x, float (&s)[32], float (&g)[32]) const {
-        const uint64_t y = columns(0, 0), z = columns(1, 0);
-        bsri_wgmma_fence();
+    /* Begins the products of lines and columns: scores (operand 0), or dp (1). */
+    __device__ __forceinline__ void form(float (&s)[32], const uint32_t (&lines_of)[S::RS ? K : 1][4], int operand) const {
+        const uint32_t y = columns(operand, 0);
         if constexpr (S::RS) {
+            bsri_wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < K; i++) scores::rs(s, x.s[i], y + i / 4 * 512 + i % 4 * 2, i > 0);
-            bsri_wgmma_commit();
-#pragma unroll
-            for (int i = 0; i < K; i++) scores::rs(g, x.dp[i], z + i / 4 * 512 + i % 4 * 2, i > 0);
+            for (int i = 0; i < K; i++) scores::rs(s, lines_of[i], whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
         } else {
-            const uint64_t a = bsri_wgmma_desc<128>(memory + half * 8192, 0), b = a + S::ATOMS * m.lines * 8;
+            const uint32_t x = low(memory + half * 8192 + operand * S::ATOMS * m.lines * 128, 0), atom = m.lines * 8;
+            bsri_wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < K; i++) scores::ss(s, a + i / 4 * m.lines * 8 + i % 4 * 2, y + i / 4 * 512 + i % 4 * 2, i > 0);
-            bsri_wgmma_commit();
-#pragma unroll
-            for (int i = 0; i < K; i++) scores::ss(g, b + i / 4 * m.lines * 8 + i % 4 * 2, z + i / 4 * 512 + i % 4 * 2, i > 0);
+            for (int i = 0; i < K; i++)
+                scores::ss(s, whole(x + i / 4 * atom + i % 4 * 2), whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
         }
         bsri_wgmma_commit();
     }
     __device__ __forceinline__ void add(float (&sum)[HD / 2], const uint32_t (&a)[4][4], int operand) const {
-        const uint64_t y = columns(operand, 8192);
+        const uint32_t y = columns(operand, 8192);
         bsri_wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums::rs(sum, a[i], y + i * 128);
+        for (int i = 0; i < 4; i++) sums::rs(sum, a[i], whole(y + i * 128));
         bsri_wgmma_commit();
     }
     static __device__ __forceinline__ void pack(uint32_t (&a)[4][4], const float (&s)[32]) {
 #pragma unroll
         for (int i = 0; i < 16; i++) a[i / 4][i % 4] = bsri_pack<T>(s[2 * i], s[2 * i + 1]);
     }
+    static __device__ __forceinline__ void unpack(float (&s)[32], const uint32_t (&a)[4][4]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, a[i / 4][i % 4]), s[2 * i] = x[0], s[2 * i + 1] = x[1];
+        }
+    }
     /* Scores outside of the window, of lines and of columns that are not there. */
     __device__ __forceinline__ void forbid(float (&s)[32]) {
         const bsri_gradient_step &note = c.step[stage];
-        const uint32_t away = (uint32_t)note.away + (S::KEYS ? row - pair : pair - row), span = note.span;
-        const int width = S::KEYS ? c.plan[plans.stage].there - row : note.width - pair;
-        shield = true;
+        const int line0 = row(), col0 = pair(), width = S::KEYS ? order().there - line0 : note.width - col0;
+        const uint32_t away = (uint32_t)note.away + (S::KEYS ? line0 - col0 : col0 - line0), span = note.span;
+        state |= SHIELD;
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -9897,9 +9896,10 @@ template <class S> struct bsri_gradient_consumer {
     /* Scores become probabilities. */
     __device__ __forceinline__ void probabilities(float (&s)[32], const float (&lse)[2]) const {
         const float unit = m.unit;
+        const float *const all = &c.step[stage].lse[pair()];
 #pragma unroll
         for (int n = 0; n < 8; n++) {
-            const float2 l = S::KEYS ? *(const float2 *)&c.step[stage].lse[n * 8 + pair] : make_float2(0, 0);
+            const float2 l = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 s[4 * n + e] = bsri_dev_exp2(fmaf(s[4 * n + e], unit, -(S::KEYS ? e % 2 ? l.y : l.x : lse[e / 2])));
@@ -9907,9 +9907,10 @@ template <class S> struct bsri_gradient_consumer {
     }
     /* dp becomes ds. */
     __device__ __forceinline__ void gradients(float (&g)[32], const float (&p)[32], const float (&delta)[2]) const {
+        const float *const all = &c.step[stage].delta[pair()];
 #pragma unroll
         for (int n = 0; n < 8; n++) {
-            const float2 d = S::KEYS ? *(const float2 *)&c.step[stage].delta[n * 8 + pair] : make_float2(0, 0);
+            const float2 d = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 g[4 * n + e] = p[4 * n + e] * (g[4 * n + e] - (S::KEYS ? e % 2 ? d.y : d.x : delta[e / 2]));
@@ -9917,116 +9918,104 @@ template <class S> struct bsri_gradient_consumer {
     }
     /* ds to memory: the warp's 16 keys by 64 queries of a swizzled image. */
     __device__ __forceinline__ void spill(const uint32_t (&a)[4][4]) const {
-        const int r = lane % 16;
-        if (lane == 0) bsri_tma_wait_read<0>();
+        const int own = lane(), r = own % 16;
+        const uint32_t to = spare();
+        if (own == 0) bsri_tma_wait_read<0>();
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            bsri_stmatrix(spare + r * 128 + (((2 * i + lane / 16) ^ (r & 7)) << 4), a[i][0], a[i][1], a[i][2], a[i][3]);
+            bsri_stmatrix(to + r * 128 + (((2 * i + own / 16) ^ (r & 7)) << 4), a[i][0], a[i][1], a[i][2], a[i][3]);
         bsri_fence_proxy_async();
         __syncwarp();
-        if (lane == 0) bsri_bulk_store(c.step[stage].spilt + half * 8192 + warp * 2048, spare, 2048), bsri_tma_commit();
+        if (own == 0)
+            bsri_bulk_store(c.step[stage].spilt + half * 8192 + bsri_dev_thread() / 32 % 4 * 2048, to, 2048), bsri_tma_commit();
     }
-    /* 64 columns of the warp's 16 lines of an output, from piece `part` of the sums on: by pieces of 16 bytes, or one by one. */
-    __device__ __forceinline__ void store_pieces(const bsr_dense &d, int64_t out, int part, const float (&sum)[HD / 2], float factor,
-                                                 int left, int cols) const {
-        const int r = lane % 16;
+    /* Where two columns of a line stand in the spare room: 16 lines of 32 numbers, pieces of 16 bytes swizzled. */
+    static __device__ __forceinline__ uint32_t place(int line, int col) { return line * 128 + ((col / 4 ^ (line & 7)) << 4) + col % 4 * 4; }
+    /* 32 columns of the warp's lines from there to an output: by pieces of 16 bytes, or one by one. */
+    __device__ __forceinline__ void store_room(const bsr_dense &d, int64_t out, bool pieces, int left, int cols) const {
+        const int own = lane();
         __syncwarp();
+        if (pieces) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t a[4];
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                a[k] = bsri_pack<T>(sum[part * 32 + 8 * i + 2 * k] * factor, sum[part * 32 + 8 * i + 2 * k + 1] * factor);
-            bsri_stmatrix(spare + r * 128 + (((2 * i + lane / 16) ^ (r & 7)) << 4), a[0], a[1], a[2], a[3]);
-        }
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int line = i * 4 + lane / 8, piece = lane % 8;
-            const uint4 x = *(const uint4 *)(room + line * 128 + ((piece ^ (line & 7)) << 4));
-            if (line < left && piece * 8 < cols) *(uint4 *)((uint16_t *)d.data + out + line * d.row_stride + part * 64 + piece * 8) = x;
-        }
-    }
-    __device__ __forceinline__ void store_numbers(const bsr_dense &d, int64_t out, int part, const float (&sum)[HD / 2], float factor,
-                                                  int left, int cols) const {
-#pragma unroll
-        for (int q = 0; q < 2; q++) {
-            __syncwarp();
-#pragma unroll
-            for (int n = 0; n < 4; n++)
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const int at = part * 32 + 16 * q + 4 * n + 2 * h;
-                    ((float2 *)room)[(lane / 4 + 8 * h) * 16 + (n * 8 + pair) / 2] = make_float2(sum[at] * factor, sum[at + 1] * factor);
-                }
-            __syncwarp();
+            for (int h = 0; h < 2; h++) {
+                const int line = own / 4 + 8 * h, col = own % 4 * 8;
+                const uint4 x = bsri_mma_read128(spare() + place(line, col)), y = bsri_mma_read128(spare() + place(line, col + 4));
+                if (line >= left || col >= cols) continue;
+                *(uint4 *)((uint16_t *)d.data + out + line * d.row_stride + col) =
+                    make_uint4(bsri_pack<T>(__uint_as_float(x.x), __uint_as_float(x.y)), bsri_pack<T>(__uint_as_float(x.z), __uint_as_float(x.w)),
+                               bsri_pack<T>(__uint_as_float(y.x), __uint_as_float(y.y)), bsri_pack<T>(__uint_as_float(y.z), __uint_as_float(y.w)));
+            }
+        } else {
 #pragma unroll 1
             for (int line = 0; line < 16 && line < left; line++)
-                if (q * 32 + lane < cols)
-                    bsri_dev_store(d.data, d.dtype, out + line * d.row_stride + (part * 64 + q * 32 + lane) * d.col_stride,
-                                   ((const float *)room)[line * 32 + lane]);
-        }
-    }
-    /* The warp's lines of an output, times factor. What is NaN beside something forbidden is computed again. */
-    __device__ __forceinline__ void store(const bsr_dense &d, int64_t out, bool pieces, float (&sum)[HD / 2], float factor, bool v) {
-        const bsri_gradient_order &plan = c.plan[plans.stage];
-        const int first = half * 64 + warp * 16, left = plan.lines - first, there = plan.there - first - lane / 4;
-        bool odd[2] = {false, false};
-        if (!d.data || left <= 0) return;
-        if (lane == 0) bsri_tma_wait_read<0>();
-#pragma unroll
-        for (int i = 0; i < HD / 2; i++) {
-            if (i / 2 % 2 * 8 >= there) sum[i] = 0; /* lines past the lengths */
-            odd[i / 2 % 2] |= sum[i] != sum[i];
-        }
-        out += first * d.row_stride;
-#pragma unroll
-        for (int part = 0; part < HD / 64; part++) {
-            if (pieces) store_pieces(d, out, part, sum, factor, left, (int)d.cols - part * 64);
-            else store_numbers(d, out, part, sum, factor, left, (int)d.cols - part * 64);
+                if (own < cols)
+                    bsri_dev_store(d.data, d.dtype, out + line * d.row_stride + own * d.col_stride,
+                                   __uint_as_float((uint32_t)bsri_mma_read32(spare() + place(line, own))));
         }
         __syncwarp();
-        if (!__any_sync(~0u, shield)) return;
+    }
+    /* The warp's lines of an output, times factor. What is NaN beside something forbidden is computed again. */
+    __device__ __forceinline__ void store(const bsr_dense &d, int64_t out, bool pieces, float (&sum)[HD / 2], float factor, bool v,
+                                          char *shared) {
+        const bsri_gradient_order &o = order();
+        const int own = lane(), first = row() - own / 4, left = o.lines - first, there = o.there - first - own / 4;
+        bool odd[2] = {false, false};
+        if (!d.data || left <= 0) return;
+        if (own == 0) bsri_tma_wait_read<0>();
+        out += first * d.row_stride;
+#pragma unroll
+        for (int part = 0; part < HD / 32; part++) {
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int line = own / 4 + i % 2 * 8, at = part * 16 + 2 * i;
+                const bool gone = i % 2 * 8 >= there; /* lines past the lengths */
+                const float x = gone ? 0.0f : sum[at] * factor, y = gone ? 0.0f : sum[at + 1] * factor;
+                bsri_wgmma_put(spare() + place(line, i / 2 * 8 + pair()), __float_as_uint(x), __float_as_uint(y));
+                odd[i % 2] |= x != x || y != y;
+            }
+            store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
+        }
+        if (!__any_sync(~0u, is(SHIELD))) return;
 #pragma unroll 1
         for (int h = 0; h < 2; h++) {
             const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
 #pragma unroll 1
             for (int i = 0; i < 8; i++)
                 if (bad >> 4 * i & 15)
-                    bsri_gradient_recompute<S>(m, *(bsri_dev_turn *)room, d, out + (i + 8 * h) * d.row_stride, plan.o,
-                                               plan.line + first + i + 8 * h, v);
+                    bsri_gradient_recompute<S>(m, *(bsri_dev_turn *)(shared + (spare() - bsri_smem_address(shared))), d,
+                                               out + (i + 8 * h) * d.row_stride, o.o, o.line + first + i + 8 * h, v);
         }
     }
     /* What pass 1 kept of ds, transposed, times columns. */
     __device__ __forceinline__ void add_spilt(float (&sum)[HD / 2]) const {
         typedef bsri_wgmma<T, HD, 1, 1> products;
-        const uint32_t at = memory + m.ring + stage * m.stage;
-        const uint64_t x = bsri_wgmma_desc<128>(at + half * 8192, 0), y = bsri_wgmma_desc<128>(at + m.lines * 128, 8192);
+        const uint32_t at = memory + m.ring + stage * m.stage, x = low(at + half * 8192, 0), y = low(at + m.lines * 128, 8192);
         bsri_wgmma_fence();
-        if (!(flags & BSRI_STEP_ABSENT << half)) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) products::ss(sum, x + i * 128, y + i * 128);
-        }
+        for (int i = 0; i < 4; i++) products::ss(sum, whole(x + i * 128), whole(y + i * 128));
         bsri_wgmma_commit();
     }
 };
-/* The steps of a turn, whose first stage is open, until a stage that is no step is. */
+/* The steps of a turn, whose first stage is open, until a stage that is no step is. ROUNDED: probabilities are not kept beside
+   what products read of them, as there are no more registers: gradients are formed of the rounded ones. */
 template <class S>
 __device__ __forceinline__ void bsri_gradient_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2],
                                                    float (&sum_v)[S::KEYS ? S::HD / 2 : 1]) {
     float s[32], g[32], lse[2] = {0, 0}, delta[2] = {0, 0};
     typename bsri_gradient_consumer<S>::line_fragments lines;
     w.take_lines(lines, lse, delta);
-    w.form(lines, s, g);
+    w.form(s, lines.s, 0);
 #pragma unroll 1
-    do {
-        uint32_t a[4][4];
-        bsri_wgmma_wait<1>();
+    for (;;) {
+        uint32_t a[4][4], b[4][4];
+        bsri_wgmma_wait<0>();
         bsri_wgmma_done(s);
         w.release();
+        w.form(g, lines.dp, 1);
         if (w.flags & BSRI_STEP_MASKED) w.forbid(s);
-        if (w.flags & BSRI_STEP_VOID) w.shield = true;
+        if (w.flags & BSRI_STEP_VOID) w.state |= w.SHIELD;
         w.probabilities(s, lse);
         if constexpr (S::KEYS) {
             w.pack(a, s);
@@ -10034,17 +10023,17 @@ __device__ __forceinline__ void bsri_gradient_turn(bsri_gradient_consumer<S> &w,
             bsri_wgmma_wait<1>();
         } else bsri_wgmma_wait<0>();
         bsri_wgmma_done(g);
+        if constexpr (S::ROUNDED) w.unpack(s, a);
         w.gradients(g, s, delta);
-        uint32_t b[4][4];
         w.pack(b, g);
         w.add(sum, b, 0);
         if (S::KEYS && w.m.spilt) w.spill(b);
-        w.held = (int)w.stage;
+        w.state |= w.HELD;
         w.open();
         if (w.flags & BSRI_STEP_OVER) break;
         if (S::KEYS) bsri_wgmma_wait<1>(); /* the probabilities' registers are free */
-        w.form(lines, s, g);
-    } while (true);
+        w.form(s, lines.s, 0);
+    }
 }
 template <class S>
 __device__ __forceinline__ void bsri_gradient_spilt_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2]) {
@@ -10053,18 +10042,18 @@ __device__ __forceinline__ void bsri_gradient_spilt_turn(bsri_gradient_consumer<
         w.add_spilt(sum);
         bsri_wgmma_wait<1>();
         w.release();
-        w.held = (int)w.stage;
+        w.state |= w.HELD;
         w.open();
     } while (!(w.flags & BSRI_STEP_OVER));
 }
 template <class S>
-__device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_flash &m, bsri_gradient_stream<S> &c, char *memory, int half) {
-    bsri_gradient_consumer<S> w(m, c, memory, half);
+__device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_flash &m, bsri_gradient_stream<S> &c, char *shared, int stream, int half) {
+    bsri_gradient_consumer<S> w(m, c, bsri_smem_address(shared) + stream * m.stream, half);
     float sum[S::HD / 2], sum_v[S::KEYS ? S::HD / 2 : 1];
     w.open();
 #pragma unroll 1
     while (!(w.flags & BSRI_STEP_EXIT)) {
-        w.shield = false;
+        w.state &= ~w.SHIELD;
 #pragma unroll
         for (int i = 0; i < S::HD / 2; i++) sum[i] = 0;
 #pragma unroll
@@ -10082,17 +10071,17 @@ __device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_fl
             w.release();
             bsri_gradient_arrive(c.empty, w.stage);
             if (w.flags & BSRI_STEP_LAST) break;
-            w.next_plan();
+            w.next_order();
             w.open();
         }
         if constexpr (S::KEYS) {
-            w.store(m.g.dv, c.plan[w.plans.stage].out_v, m.pieces & 2, sum_v, 1.0f, true);
-            w.store(m.g.dk, c.plan[w.plans.stage].out, m.pieces & 1, sum, (float)m.g.f.scale, false);
-        } else w.store(m.g.dq, c.plan[w.plans.stage].out, m.pieces & 1, sum, (float)m.g.f.scale, false);
-        w.next_plan();
+            w.store(m.g.dv, w.order().out_v, m.pieces & 2, sum_v, 1.0f, true, shared);
+            w.store(m.g.dk, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        } else w.store(m.g.dq, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        w.next_order();
         w.open();
     }
-    if (w.lane == 0) bsri_tma_wait<0>();
+    if (w.lane() == 0) bsri_tma_wait<0>();
 }
 #endif
 
@@ -10100,9 +10089,8 @@ __device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_fl
    ones form it of the ds that was kept.
    Its tile is the choice of bsri_wgmma_choose_walk() (>>cuda-plan-gradient).
 
-   Threads: warpgroups 0 and 1 multiply (232 registers), 64 lines each: the consumers of a stream of m.lines lines, 128 or 64. Of
-   warpgroup 2 (40 registers) warp i < m.streams fetches for stream i, and warp 2 + i plans its turns: those of the items that are
-   summed into a work tile.
+   Threads: warpgroups 0 and 1 multiply (S::MANY registers), 64 lines each: the consumers of a stream of m.lines lines, 128 or 64. Of
+   warpgroup 2 (S::FEW) warp i < m.streams fetches for stream i.
 
    Shared memory:
      dynamic:     S::DATA bytes for all streams, m.stream for each
@@ -10110,19 +10098,19 @@ __device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_fl
        m.ring     m.stages times m.stage bytes: 64 columns of two operands in the same form; spilt: images of ds, a column a line,
                   for each 64 lines, and 64 columns of k
        m.spare    2 KB for each multiplying warp: ds and outputs on their way to memory
-     behind them  bsri_gradient_control: barriers, plans, notes
+     behind them  bsri_gradient_control: barriers, orders, notes
 
    barrier        count          arrives                                             waits            phase
    full[stage]    1 + bytes      lane 0 of the fetching warp, when the note is there consumers        round of the ring
    empty[stage]   their warps    a lane each: products have read it                  fetching warp    round + 1
    lines_full     1 + bytes      as full, of lines                                   consumers        number of the load
    lines_empty    their warps    a lane each: fragments are loaded, or products done fetching warp    number + 1
-   plan_full[2]   1              lane 0 of the planning warp                         fetching warp    round of the two
-   plan_empty[2]  their warps+1  a lane each: outputs are stored, blocks are fetched planning warp    round + 1
+   order_empty[2] their warps    a lane each: the turn is over, outputs are stored   fetching warp    round + 1
    A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
 
-   Order: 1. A planning warp takes a work tile and writes the plan of each turn, two ahead.
-          2. A fetching warp goes through the plan's blocks, 64 columns a stage; the turn's end is a stage without data.
+   Order: 1. bsri_gradient_orders() has written what is to be done in each turn: for each item that is summed into a work tile.
+          2. A fetching warp takes a work tile and goes through its turns' blocks, 64 columns a stage; a turn's end is a stage
+             without data.
           3. Consumers: scores and dp of a step are formed while the sums of the one before are; probabilities; dv; ds; dk or dq.
           4. After a tile's last turn: outputs by way of the spare room. */
 template <class S>
@@ -10139,23 +10127,19 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_gradient_wgmma(const __gri
         for (int i = 0; i < m.stages; i++)
             bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
         bsri_mbarrier_init(bsri_smem_address(&x.lines_full), 1), bsri_mbarrier_init(bsri_smem_address(&x.lines_empty), readers);
-        for (int i = 0; i < 2; i++) {
-            bsri_mbarrier_init(bsri_smem_address(&x.plan_full[i]), 1);
-            bsri_mbarrier_init(bsri_smem_address(&x.plan_empty[i]), readers + 1);
-        }
+        for (int i = 0; i < 2; i++) bsri_mbarrier_init(bsri_smem_address(&x.order_empty[i]), readers);
         bsri_mbarrier_init_fence();
     }
     __syncthreads();
     bsri_pdl_wait();
     if (group == 2) {
-        bsri_setmaxnreg_dec<40>();
+        bsri_setmaxnreg_dec<S::FEW>();
         if (warp < m.streams)
-            bsri_gradient_producer<S>(m, c.stream[warp], bsri_smem_address(bsri_gradient_stages) + warp * m.stream).run();
-        else if (warp >= 2 && warp - 2 < m.streams) bsri_gradient_planner<S>(m, c.stream[warp - 2]).run(warp - 2);
+            bsri_gradient_producer<S>(m, c.stream[warp], bsri_smem_address(bsri_gradient_stages) + warp * m.stream).run(warp);
     } else {
-        bsri_setmaxnreg_inc<232>();
+        bsri_setmaxnreg_inc<S::MANY>();
         const int stream = m.streams == 2 ? group : 0;
-        bsri_gradient_consume<S>(m, c.stream[stream], bsri_gradient_stages + stream * m.stream, m.streams == 2 ? 0 : group);
+        bsri_gradient_consume<S>(m, c.stream[stream], bsri_gradient_stages, stream, m.streams == 2 ? 0 : group);
     }
 #endif
 }

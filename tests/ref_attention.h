@@ -211,7 +211,7 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 if (a.slopes.v)
                     ref_total_add(&slopes, t_item_of(&c->whole, item, &a.slopes.batch), 0, 0, -ds * away, off * away);
                 if (c->o.softcap > 0) off = off * s[j].cap + fabs(ds) * (4 / c->o.softcap * s[j].e + 8 * u), ds *= s[j].cap;
-                off += fabs(ds) * ulp + least;
+                off += 2 * fabs(ds) * ulp + least * (1 + fabs(dp) + fabs(delta)); /* of rounded probabilities, rounded */
                 for (d = 0; d < c->q.cols; d++) {
                     const double x = *ref_at(&a.q, iq, i, d), y = *ref_at(&a.k, ik, j, d);
                     ref_total_add(&q, iq, i, d, scale * ds * y, fabs(scale * y) * off);
