@@ -155,6 +155,7 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_CROW_DECREASES:
         case BSR_ITEM_CROW_LONG:
         case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_BLOCK_KIND:
         case BSR_ITEM_COL_ORDER:
         case BSR_ITEM_PATTERN_MISMATCH:
         case BSR_ITEM_VIEW_HEADER:
@@ -217,7 +218,7 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[16];
+    bsr_dense dense[24];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue = BSR_ZERO;
     bsr_softmax_options softmax;
@@ -300,6 +301,7 @@ struct gm_call {
         move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -572,7 +574,9 @@ struct gm_call {
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
+        const bool larger =
+            status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK; /* the device's plan wants more than the CPU's */
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked && !larger &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
@@ -869,6 +873,7 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -986,6 +991,7 @@ T_OPERATIONS(X)
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
 #define bsr_attention gm_attention
+#define bsr_attention_backward gm_attention_backward
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
