@@ -82,12 +82,14 @@
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
+     cuda-plan-gradient attention's backward: walks, choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        queues, launches, what choosers are asked, the device
      cuda-products      products and sampled products on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-gradient      attention's backward on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
@@ -542,6 +544,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
     X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
     X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
+    X(BSR_ITEM_PAGE_RANGE, BSR_BAD_STRUCTURE, "the pages' table[<index>] is <value>, out of range")                     \
     X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
@@ -831,16 +834,18 @@ typedef enum bsr_plan_source {
 
 typedef enum bsr_plan_flag {
     BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
-    BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
-    BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
+    BSR_PLAN_USES_SCHEDULE = 1 << 1,  /* a schedule is attached that may order the work; see bsr_schedule_size */
+    BSR_PLAN_PACKS_B = 1 << 2,        /* the dense operand is not f32/f64 row-major: tiles are converted first */
     /* CUDA, in the workspace (WORKSPACE THAT PAYS): */
-    BSR_PLAN_STAGES_DENSE   = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
-    BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
-    BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
-    BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
-    BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
-    BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_STAGES_DENSE = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
+    BSR_PLAN_STAGES_OUT = 1 << 4,   /* out is formed there and copied from there, */
+    BSR_PLAN_TURNS_DENSE = 1 << 5,  /* the dense operand is copied there in its other layout first, */
+    BSR_PLAN_MERGES_BATCH = 1 << 6, /* the columns of all items stand beside each other there: one product; */
+    BSR_PLAN_BUILDS_INDEX = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
+    BSR_PLAN_CUTS_ROWS = 1 << 8,    /* rows far longer than others are added up in pieces, whose sums stand there */
+    BSR_PLAN_ADDS_TERMS = 1 << 9,   /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_SPILLS = 1 << 10,      /* CUDA, bsr_attention_backward: gradients of scores are kept in the workspace between the
+                                       walk by keys and that by queries, of some items at a time; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -853,6 +858,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
+#define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -885,7 +891,10 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_FEW_QUERIES, 40, "few queries: heads that share keys are packed into tiles, keys are split") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
+    X(BSR_WHY_ROOM, 37, "the workspace has no room for what is known of each row") \
+    X(BSR_WHY_INDEX, 38, "there is no transposed index, nor a workspace to build it in") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -1438,6 +1447,15 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
 } bsr_lengths;
 
+/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
+   one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
+   page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
+   no key is attended may be anything. */
+typedef struct bsr_pages {
+    const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
+    int64_t stride;       /* from one item to the next; 0: all share one row */
+} bsr_pages;
+
 typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
     const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
     const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
@@ -1460,20 +1478,24 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
     const bsr_attention_extra *extra;
-    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
     const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
     int64_t window_left, window_right;
     double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
     const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
     const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
     const bsr_lengths *lengths;
+    const bsr_pages *pages;  /* null: k and v have a row for each key. The backward has no pages (UNSUPPORTED) */
     int64_t reserved[2];
 } bsr_attention_options;
 
 /* out = softmax(scale Q K^T + ...) V over the stored blocks of mask, in one pass (online softmax), scores never stored.
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
-   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
+   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
+   keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
+   their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -1488,8 +1510,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
-   in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -1529,7 +1551,6 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    to one part alone.
    dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
    f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
 BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
                                        const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
@@ -2083,7 +2104,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16
+#define BSRI_HAS_HALF 1
+#else
+#define BSRI_HAS_HALF 0
+#endif
+#if BSRI_HAS_HALF || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
@@ -2432,8 +2458,9 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_ATTENTION_BACKWARD || (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) ||
+           (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) || op == BSR_OP_SUM_MM || op == BSR_OP_ATTENTION_MERGE ||
+           (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -4238,6 +4265,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -9648,7 +9676,10 @@ typedef struct bsri_attention {
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
-    int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item: Lk */
+    bsr_dense pool[2];                        /* k and v in pages: without the dimension that counts these, */
+    int64_t pages, page_step[2];              /* how many there are, elements from one to the next; else 0 */
     int64_t causal_offset, mask_strides[3];
     int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
     double softcap;        /* 0: none */
@@ -9673,6 +9704,7 @@ typedef struct bsri_factor {
     const bsr_dense *d;
     const char *data; /* of the item */
     void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    int64_t page;     /* in pages: elements from one to the next */
     double scale;     /* by which they are multiplied there */
     int held;         /* they are there already */
 } bsri_factor;
@@ -9687,6 +9719,7 @@ typedef struct bsri_query_tile {
     double slope, sink;       /* of the item; 0, -inf: none */
     const uint8_t *kind;      /* of its blocks, or null */
     const int32_t *counts;    /* of its block columns' keys, or null */
+    const int32_t *table;     /* of its pages, or null */
     int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
     int64_t panel, depth; /* columns of v and out at work */
@@ -9717,8 +9750,15 @@ static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
     const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
     return bsri_min(t->k_rows, bc * width + most);
 }
+/* The row of f, whose rows are keys, with which one of the tile's pieces begins. */
+static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, const bsri_piece *p, int64_t col) {
+    const int64_t size = t->job->k->rows;
+    const int64_t at = t->table ? t->table[p->first / size] * f->page + p->first % size * f->d->row_stride
+                                : p->first * f->d->row_stride;
+    return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
-   diagonal for all rows, is passed over. */
+   diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
@@ -9740,6 +9780,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
+        if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
         piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
@@ -9771,8 +9812,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
                 bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
-                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
-                               t->piece[i].width, part, k->row_stride, k->col_stride);
+                               bsri_attention_row(t, f, &t->piece[i], at), k->dtype, t->piece[i].width, part, k->row_stride,
+                               k->col_stride);
             bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
                            ld);
         }
@@ -9780,8 +9821,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
     }
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
-                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
-                       t->piece[i].width, k->col_stride, k->row_stride);
+                       bsri_attention_row(t, f, &t->piece[i], d), k->dtype, depth, t->piece[i].width, k->col_stride,
+                       k->row_stride);
 }
 
 /* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
@@ -9795,7 +9836,7 @@ static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x
         depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
         if (!x->held) bsri_rows_pack(t, x, d, depth);
         if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
-            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+            b = bsri_attention_row(t, y, &t->piece[0], d), ldb = y->d->col_stride;
         else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
         bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
@@ -9961,13 +10002,13 @@ static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_fa
     int64_t i;
     if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
+        return bsri_attention_row(t, f, &t->piece[0], t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
-                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
-                       t->piece[i].width, t->depth, v->row_stride, v->col_stride);
+                       bsri_attention_row(t, f, &t->piece[i], t->panel), v->dtype, t->piece[i].width, t->depth, v->row_stride,
+                       v->col_stride);
     return f->tile;
 }
 
@@ -10100,15 +10141,18 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
     } while (t->panel < j->v->cols);
 }
 
-/* Offset of a key or value operand whose heads are shared by `group` query heads. */
+/* The item by which an operand is found whose heads are shared by `group` query heads. */
+static int64_t bsri_group_item(const bsri_attention *j, int64_t item, int64_t group) {
+    const int64_t head = item % j->heads;
+    return item - head + head / group;
+}
 static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bsr_dense *d, int64_t group) {
-    int64_t head = item % j->heads;
-    return bsri_dense_offset(&j->batch, item - head + head / group, d);
+    return bsri_dense_offset(&j->batch, bsri_group_item(j, item, group), d);
 }
 
 static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
     bsri_factor f;
-    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0, f.page = 0;
     return f;
 }
 /* The number that an operand of 1 x 1 has for an item. */
@@ -10122,7 +10166,7 @@ static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64
 static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
     const bsri_attention *j = t->job;
     const bsr_attention_options *o = j->options;
-    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->mask = bsri_matrix_item(&j->batch, bsri_group_item(j, item, j->m_group), j->mask);
     t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
     t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
     t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
@@ -10131,9 +10175,12 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
     t->slope = bsri_attention_number(j, item, o->slopes, 0);
     t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
-    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->kind =
+        o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
     t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
-    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->keys);
+    t->table = o->pages ? o->pages->table + t->position.batch * o->pages->stride : NULL;
+    t->k.page = j->page_step[0], t->v.page = j->page_step[1];
     t->counts = o->lengths ? o->lengths->key_counts : NULL;
     if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
 }
@@ -10172,17 +10219,18 @@ static void bsri_attention_task(void *arg, int64_t task) {
 BSRI_SELDOM_BEGIN
 static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
 
-/* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
-static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
+/* k, v or mask in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
+static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *batch, int operand,
+                                      int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
     int i;
     *group = 1;
-    for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
+    for (i = 0; i < dims; i++) size[i] = batch[i];
     if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
         if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail_wanted(c, BSR_ITEM_HEADS, operand, -1, heads, size[i - 1]);
         *group = heads / size[i - 1], size[i - 1] = heads;
     }
-    return bsri_join(c, b, d->batch_dims, size, operand);
+    return bsri_join(c, b, dims, size, operand);
 }
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
@@ -10206,7 +10254,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
 
 /* q, k, v, mask: types and sizes. */
 static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *set, const bsr_dense *q, const bsr_dense *k,
-                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
+                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags, int pages) {
     const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
     const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
     int64_t rows, cols;
@@ -10220,7 +10268,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
     rows = bsri_whole_blocks(q->rows, mask->block_rows), cols = bsri_whole_blocks(k->rows, mask->block_cols);
     if (mask->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows, rows);
-    if (mask->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (mask->cols != cols && !pages) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (pages && (k->rows < 1 || k->rows > 1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_K, -1, k->rows);
+    if (pages && !k->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_K, -1, 0, 1);
+    if (pages && !v->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_V, -1, 0, 1);
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
@@ -10233,13 +10284,26 @@ static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *se
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
 }
 
+/* A pool of pages as one page is seen; returns the elements to the next one. */
+static int64_t bsri_attention_pool(const bsr_dense **d, bsr_dense *page) {
+    const int64_t step = (*d)->batch_stride[0];
+    int i;
+    *page = **d, *d = page;
+    for (i = 1; i < page->batch_dims; i++) page->batch[i - 1] = page->batch[i], page->batch_stride[i - 1] = page->batch_stride[i];
+    page->batch_dims--;
+    return step;
+}
 /* Batch of the whole call: everything that broadcasts. Needed without checks too. */
 static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
-    j->batch = bsri_batch_none();
+    j->batch = bsri_batch_none(), j->keys = j->k->rows;
+    if (j->options->pages) {
+        j->keys = j->mask->cols, j->pages = bsri_min(j->k->batch[0], j->v->batch[0]);
+        j->page_step[0] = bsri_attention_pool(&j->k, &j->pool[0]), j->page_step[1] = bsri_attention_pool(&j->v, &j->pool[1]);
+    }
     BSRI_TRY(bsri_join(c, &j->batch, j->q->batch_dims, j->q->batch, BSR_ARG_Q));
-    BSRI_TRY(bsri_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k, BSR_ARG_K, &j->k_group));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v, BSR_ARG_V, &j->v_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK, &j->m_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k->batch_dims, j->k->batch, BSR_ARG_K, &j->k_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v->batch_dims, j->v->batch, BSR_ARG_V, &j->v_group));
     j->heads = j->batch.dims ? j->batch.size[j->batch.dims - 1] : 1;
     return BSR_OK;
 }
@@ -10279,6 +10343,36 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
+/* The pages in which an item of the batch has keys: are they in the pool? */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const bsr_matrix *m = j->mask;
+    const bsr_lengths *l = j->options->lengths;
+    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
+    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
+    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
+    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
+    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
+    int64_t p, page;
+    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
+        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
+        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
+            if (table[page] < 0 || table[page] >= j->pages)
+                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const bsr_pages *pages = j->options->pages;
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
+    int64_t item;
+    if (!pages) return BSR_OK;
+    if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
+    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
+}
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
     return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
@@ -10289,13 +10383,14 @@ static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, doub
     const int dtype = j->q ? j->q->dtype : 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags, o->pages != NULL));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->keys, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->keys, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
     BSRI_TRY(bsri_attention_check_kinds(c, set, j));
+    BSRI_TRY(bsri_attention_check_pages(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     return BSR_OK;
@@ -10326,7 +10421,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
-                  o->lengths;
+                  o->lengths || o->pages; /* a page's end is not the last key's */
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -10369,7 +10464,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
-    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
+    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
     BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
     bsri_tune_cpu(&c, &key, &p);
@@ -10378,7 +10473,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (stop) return BSR_OK;
     j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
-    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
+    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(j.k), used[2] = bsri_dense_used(j.v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
@@ -10918,6 +11013,7 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
         return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
     if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
     if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_scores && j->m_group > 1) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_D_SCORES, -1, 0);
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
@@ -10957,15 +11053,27 @@ static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradien
         if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
     return 1;
 }
-/* One walk, led by an output. */
+/* The outputs of one walk, led by the first that is left. */
+static const bsri_gradient_out *bsri_gradient_lead(bsri_gradient *g, uint32_t *left) {
+    int i = 0, k;
+    while (!(*left >> i & 1)) i++;
+    for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+        if ((*left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+    *left &= ~g->makes;
+    return &g->out[i];
+}
+/* Its items, and those that are summed into them. */
+static void bsri_gradient_items(bsri_gradient *g, const bsri_gradient_out *lead) {
+    g->outer = lead->batch, g->share = lead->group, g->whole = g->f.batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+}
 static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
     const bsri_attention *j = &g->f;
     const bsr_matrix *m = j->mask;
     const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
     const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
-    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
-    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
-    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    bsri_gradient_items(g, lead);
     g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
     g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
     g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
@@ -10973,19 +11081,18 @@ static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_
     bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
                   lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
 }
+static uint32_t bsri_gradient_wanted(const bsri_gradient *g) {
+    uint32_t wanted = 0;
+    int i;
+    for (i = 0; i < BSRI_GRADIENTS; i++) wanted |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    return wanted;
+}
 static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
-    uint32_t left = 0;
-    int i, k;
-    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
-    for (i = 0; i < BSRI_GRADIENTS; i++) {
-        if (!(left >> i & 1)) continue;
-        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
-            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
-        left &= ~g->makes;
-        bsri_gradient_walk(c, g, &g->out[i]);
-    }
+    uint32_t left = bsri_gradient_wanted(g);
+    while (left) bsri_gradient_walk(c, g, bsri_gradient_lead(g, &left));
 }
 
+BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan))
 static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
 /* The plan, and whether the mask's transposed index is built in the workspace. */
 static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
@@ -10993,7 +11100,6 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
     uint64_t bytes;
     int have;
-    *p = bsri_plan_default(c);
     p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
     if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
     if (g->f.mask->transposed_index || !keys) return BSR_OK;
@@ -11037,12 +11143,15 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
     if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
     g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (g.f.options->pages) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
     else BSRI_TRY(bsri_attention_batch(&c, &g.f));
     if (g.f.options->score_function && !g.derivative)
         return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
+    p = bsri_plan_default(&c);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -11111,6 +11220,7 @@ static void bsri_partial_task(void *arg, int64_t task) {
     int64_t row;
     for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
 }
+BSRI_CUDA_PART(bsri_cuda_partial(const bsri_call *c, const bsri_partial *g))
 BSRI_SELDOM_BEGIN
 /* One of the parts' operands: it broadcasts to out's batch. */
 static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
@@ -11163,6 +11273,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
@@ -15420,7 +15531,10 @@ typedef struct bsri_dev_attention {
     const uint8_t *kind;                            /* of stored blocks, as col_indices lie; or null */
     bsr_lengths lengths;
     bsri_batch batch;
-    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item */
+    bsr_pages pages;                          /* table null: there are none; else k.rows is a page's size */
+    int64_t k_page, v_page;                   /* elements from a page to the next */
     int64_t causal_offset, ms[3];             /* element strides of the mask's values */
     int64_t before, after;                    /* as of bsri_attention: how far from the diagonal columns may lie */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
@@ -15435,6 +15549,72 @@ typedef struct bsri_dev_attention {
     float unit;       /* scale log2(e) */
     int32_t reserved;
 } bsri_dev_attention;
+
+/* One walk of bsr_attention_backward. Lines are what an output has of a row: queries, or by keys their rows; columns are the
+   other ones. A work tile has some lines of one item of the outputs and goes through all items of the call that are summed into
+   it. */
+typedef struct bsri_dev_gradient {
+    bsri_dev_attention f; /* the forward call; tile_rows, tiles, panels: of lines */
+    bsr_dense d_out, d_lse, dq, dk, dv, d_bias, d_sinks, d_slopes; /* those that the walk makes: `makes` */
+    bsr_matrix d_scores;
+    bsri_batch whole, outer;  /* items of the call (with the outputs' heads), and of the outputs */
+    int64_t share, reduce;    /* query heads of one of theirs; items that are summed into one */
+    int64_t score_strides[3]; /* of d_scores' values */
+    int64_t lines, all_tiles; /* of an item */
+    int64_t each, groups;     /* work tiles that a CTA has one after another, as what they sum up is one number; of an item */
+    char *sums;               /* such numbers of groups, slopes' before the bias's; null: a group is all of an item */
+    bsri_view index;          /* of the mask's transposed index */
+    uint32_t makes;           /* BSRI_BIT of BSRI_GRAD_ */
+    int32_t keys;             /* lines are keys */
+    int32_t bias_form;        /* BSRI_BIAS_ */
+    int32_t derives;          /* the score function has a derivative */
+} bsri_dev_gradient;
+/* lse and delta of each row: see bsri_gradient_statistics(). */
+enum { BSRI_GRADIENT_CHUNK = 64, BSRI_GRADIENT_TICKETS = 64 };
+typedef struct bsri_dev_gradient_rows {
+    bsri_dev_gradient g; /* of the call's items */
+    float *statistics;
+    uint32_t *ticket;     /* counters of the launches that follow */
+    int64_t rows, chunks; /* of an item, padded to whole steps */
+    int32_t pieces, reserved; /* out and d_out come in pieces of 16 bytes */
+} bsri_dev_gradient_rows;
+/* The turn of an item for a work tile of a walk on Hopper: see bsri_gradient_orders(). */
+typedef struct bsri_gradient_order {
+    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
+    const uint8_t *kind;
+    const int32_t *counts;        /* of block columns' keys, where keys are columns */
+    const float *statistics;      /* of the item; */
+    char *spilt;                  /* likewise */
+    int64_t out, out_v;           /* elements of the outputs where the first line starts */
+    int32_t at, stop;             /* blocks */
+    int32_t line, lines, there;   /* first line; lines that there are, and those that lengths leave */
+    int32_t most;                 /* columns that lengths leave */
+    int32_t inner, o, last;       /* first line in its block; item of the outputs; is it the tile's last turn? */
+    int32_t place[8];             /* of lines' and columns' operands in the batch dimensions of their tensor maps */
+    int32_t reserved[3];
+} bsri_gradient_order;
+/* A walk on Hopper: what is said of lines and columns holds for blocks of 64 times 64 parts. */
+typedef struct bsri_dev_gradient_flash {
+    bsri_dev_gradient g;
+    bsri_tensor_batch batch[4]; /* of the lines' operands (scores, dp), of the columns' */
+    const float *statistics;
+    bsri_gradient_order *orders;
+    char *spilt;                /* ds: images of 64 x 64, 8 KB each, block by block as they are stored; null: it is not kept */
+    uint32_t *ticket;           /* the counter that work tiles are taken from; null: in turn */
+    int64_t rows;               /* of an item in `statistics` */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS]; /* blocks from item to item of the call's batch */
+    uint32_t total, tiles, per_block; /* work tiles of all, of an item, of a block */
+    int32_t first;              /* item of the outputs that work begins with */
+    int32_t lines, streams, stages; /* lines of a work tile; streams of a CTA; stages of its ring */
+    int32_t stream, ring, stage, spare; /* bytes of a stream; where its ring begins; of a stage; where its spare room begins */
+    int32_t columns, column_subs, line_subs, subs; /* of a block; its parts of 64 along columns, along lines, in all */
+    int32_t low, high;          /* how far a key may be to the right of a query */
+    int32_t backwards, per_turn; /* last lines first; lines are loaded for each turn, not once a tile */
+    int32_t pieces;             /* outputs that come in pieces of 16 bytes: 1 dq, dk; 2 dv */
+    float unit;                 /* scale log2(e) */
+    bsri_tma_map map[4];
+} bsri_dev_gradient_flash;
+enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of each score, of a line's sum, of all of an item */
 
 /* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
 #define BSRI_SOFTMAX_ROOM_90 10
@@ -15494,6 +15674,38 @@ typedef struct bsri_dev_flash {
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
+
+/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by
+   head, and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last
+   one. A CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds
+   them up. */
+enum {
+    BSRI_DECODE_Q,
+    BSRI_DECODE_K,
+    BSRI_DECODE_V,
+    BSRI_DECODE_OUT,
+    BSRI_DECODE_LSE,
+    BSRI_DECODE_MAX,
+    BSRI_DECODE_SINK,
+    BSRI_DECODE_SLOPE,
+    BSRI_DECODE_CROW,
+    BSRI_DECODE_COL,
+    BSRI_DECODE_OPERANDS
+};
+enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; /* a key of a full block; beyond every limit */
+enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
+typedef struct bsri_dev_decode {
+    bsri_dev_attention p;
+    float *sums; /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
+    int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
+    int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
+    int64_t rows;                     /* of all items */
+    int32_t keys, page;               /* of an item; of a page, 0: there are none */
+    int32_t pack, packs;              /* heads of a tile; tiles side by side in a row */
+    int32_t tiles, parts, part_keys;  /* tiles of a block row; parts of its keys, keys of one */
+    int32_t modified, deep;           /* there is something between product and softmax; more than two dimensions */
+    float natural, softcap;           /* from scores to powers of e */
+} bsri_dev_decode;
 
 /* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
    to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
@@ -15713,6 +15925,13 @@ template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> stru
     static constexpr bool BACKWARD = BACKWARD_;
 };
 
+/* As bsri_simt_tile; PANELS: times COLS columns of outputs that a work tile makes. */
+#define BSRI_GRADIENT_PANELS 2
+template <class F, int SIDE, int EACH> struct bsri_gradient_simt_tile : bsri_simt_tile<F, F, SIDE, SIDE, EACH, EACH> {
+    static constexpr int PANELS = BSRI_GRADIENT_PANELS;
+    static constexpr int SHARED = ((32 + 2 * SIDE) * (SIDE + 1) + 4 * SIDE) * (int)sizeof(F);
+};
+
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
 template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile : bsri_tile {
     typedef T type;
@@ -15748,6 +15967,37 @@ template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
     /* of a thread that multiplies */
     static constexpr int REGISTERS = HD == 256 || (WAY == BSRI_FLASH_ONE && HD == 128) ? 208 : OPTIONS && HD == 128 ? 200 : 192;
     static_assert(BYTES <= 227 << 10, "too much shared memory");
+};
+
+/* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
+template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, MT = MT_, WARPS = HD > 128 ? 4 : 8, TEAMS = WARPS / TEAM;
+    static constexpr int ROWS = 16 * MT * TEAM, KEYS = 16 * TEAM, COLS = KEYS, THREADS = 32 * WARPS, CTAS = 1;
+    static constexpr int STAGES = HD == 64 ? 6 : HD > 128 && TEAM > 1 ? 2 : 3, STAGE = KEYS * HD * 4; /* keys and values */
+    static constexpr bool HOLD_Q = HD <= 128 && MT == 1;                   /* queries are in registers */
+    static constexpr int SPAN = TEAM == 1 || MT > 1 ? 16 : 32;             /* keys that a warp multiplies at once */
+    static constexpr int RING = TEAMS * STAGES * STAGE, SCRATCH = (WARPS * 4 * (HD + 6) * 4 + 511) / 512 * 512;
+    static constexpr int CONTROL = (TEAMS * STAGES * (KEYS + TEAM) * 4 + 16 + 2 * 88 + 127) / 128 * 128;
+    static constexpr int SHARED = RING + SCRATCH + (HOLD_Q ? 0 : ROWS * HD * 2) + CONTROL;
+    static_assert(SHARED <= 227 << 10, "room for a multiprocessor's CTA");
+};
+struct bsri_decode_merge_tile : bsri_tile {
+    static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
+};
+enum { BSRI_WALK_QUERIES, BSRI_WALK_KEYS, BSRI_WALK_SPILT };
+/* Of a CTA: bytes of operands on their way, of those ds and outputs have; stages at most. */
+enum { BSRI_GRADIENT_DATA = 208 * 1024, BSRI_GRADIENT_SPARE = 16 * 1024, BSRI_GRADIENT_STAGES = 10 };
+/* 64 columns a step. RS: the lines' operands are in registers; else (ROUNDED) sums leave none. MANY, FEW: registers of threads
+   that multiply, that fetch. */
+template <class T, int HD_, int WALK_> struct bsri_gradient_flash : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD_, WALK = WALK_, ATOMS = HD / 64, MOST = BSRI_GRADIENT_STAGES;
+    static constexpr bool KEYS = WALK == BSRI_WALK_KEYS, SPILT = WALK == BSRI_WALK_SPILT, RS = !SPILT && (!KEYS || HD == 64);
+    static constexpr bool ROUNDED = KEYS && !RS;
+    static constexpr int MANY = HD == 64 || SPILT ? 208 : 224, FEW = 504 - 2 * MANY;
+    static constexpr int DATA = BSRI_GRADIENT_DATA, CONTROL = 19 * 1024; /* bytes of a CTA */
+    static constexpr int COLS = 64, STAGES = 0, THREADS = 384, SHARED = DATA + CONTROL;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -15799,7 +16049,13 @@ enum {
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
     BSRI_FOR_ATTENTION,
-    BSRI_FOR_ATTENTION_OPTIONS
+    BSRI_FOR_ATTENTION_OPTIONS,
+    BSRI_FOR_DECODE, /* attention of few queries, */
+    BSRI_FOR_DECODE_MERGE, /* and of parts */
+    BSRI_FOR_GRADIENT, /* of attention: by queries and by keys, */
+    BSRI_FOR_GRADIENT_QUERIES, /* on Hopper one or the other, */
+    BSRI_FOR_GRADIENT_KEYS,
+    BSRI_FOR_GRADIENT_SPILT /* or by queries, of what was kept by keys */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -16010,6 +16266,17 @@ enum {
 #define BSRI_KERNELS_ATTENTION_WGMMA_OPTIONS(X, HD, n, D, T)                                                       \
     X(ATTENTION_WGMMA_##HD##_OPTIONS_##D, n, ATTENTION_OPTIONS, WGMMA, D, 1, NONE, bsri_attention_wgmma,            \
       bsri_flash<T, HD, BSRI_FLASH_OPTIONS>)
+#define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
+    X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
+    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1, 1)     \
+    BSRI_KERNELS_DECODE(X, 32X64, n + 1, D, T, 64, 1, 2)     \
+    BSRI_KERNELS_DECODE(X, 64X64, n + 2, D, T, 64, 2, 2)     \
+    BSRI_KERNELS_DECODE(X, 16X128, n + 3, D, T, 128, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 32X128, n + 4, D, T, 128, 1, 2)   \
+    BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
+    BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
 #define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma, more)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
@@ -16029,8 +16296,31 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 720))                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 730))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 720)              \
+    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 730)           \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
+    BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
+    X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
+#define BSRI_KERNELS_GRADIENT_SIMT(X, name, n, D, ...) \
+    X(GRADIENT_SIMT_##name##_##D, n, GRADIENT, SIMT, D, 1, NONE, bsri_gradient_simt, bsri_gradient_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_GRADIENT_HEAD(X, HD, n, D, T)                                       \
+    X(GRADIENT_WGMMA_QUERIES_##HD##_##D, n + 0, GRADIENT_QUERIES, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_QUERIES>)                                     \
+    X(GRADIENT_WGMMA_KEYS_##HD##_##D, n + 1, GRADIENT_KEYS, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_KEYS>)                                        \
+    X(GRADIENT_WGMMA_SPILT_##HD##_##D, n + 2, GRADIENT_SPILT, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_SPILT>)
+#define BSRI_KERNELS_GRADIENT_HALF(X, n, D, T)   \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 64, n + 0, D, T) \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 128, n + 3, D, T)
+#define BSRI_KERNELS_GRADIENT(X)                                                       \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GRADIENT_HALF(X, 880, F16, bsri_mma_f16))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GRADIENT_HALF(X, 890, BF16, bsri_mma_bf16))  \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 16X16, 870, F32, float, 16, 1)                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 64X64, 871, F32, float, 64, 4))                      \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GRADIENT_SIMT(X, 32X32, 872, F64, double, 32, 2))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16046,7 +16336,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X) BSRI_KERNELS_GRADIENT(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -16112,6 +16402,17 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)               \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
+    X(GRADIENT_STATISTICS, 873, bsri_gradient_statistics)               \
+    X(GRADIENT_ORDERS, 874, bsri_gradient_orders)            \
+    X(GRADIENT_SINKS_F32, 875, bsri_gradient_sinks<float>)   \
+    X(GRADIENT_TOTAL_F32, 876, bsri_gradient_total<float>))  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(GRADIENT_SINKS_F64, 877, bsri_gradient_sinks<double>)  \
+    X(GRADIENT_TOTAL_F64, 878, bsri_gradient_total<double>))) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -16199,7 +16500,7 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
-    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind */
     int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
@@ -16270,6 +16571,9 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
 
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
+}
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
 
 /* The base and all strides of a batch keep `unit` elements together. */
@@ -17932,16 +18236,16 @@ static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_de
 }
 
 /* Is an operand's every row a whole number of aligned 16-byte pieces? */
-static int bsri_mma_rows_fit(const bsr_dense *d) {
+static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
     if (d->rows > 1 && d->row_stride % 8) return 0;
-    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= most && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
 }
 
 /* May two neighbours of out be stored together? */
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
 }
-/* Options that tier mma has not. */
+/* Options that tensor cores' kernels for many queries have not. */
 static int bsri_attention_newer(const bsri_dev_attention *p) {
     return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
            p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
@@ -17960,7 +18264,8 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
@@ -18051,6 +18356,130 @@ static void bsri_flash_lengths(bsri_dev_flash *m, int rows, int head) {
     if (m->scan > 4096 && 3.0 * (double)m->scan > 2.0 * clocks) m->scan = 0;
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+/* Few queries. Steps of an operand by the batch's dimensions. */
+static void bsri_decode_step(int64_t (&step)[4], int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    for (i = 0; i < 4; i++) step[3 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_decode_steps(bsri_dev_decode *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &p->row_max, &p->sinks, &p->slopes};
+    const int dims = p->batch.dims;
+    int i;
+    for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1,
+    m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
+}
+/* How many query heads share an operand of which `group` share a head. */
+static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
+    return dims && size[dims - 1] > 1 && stride[dims - 1] ? group : heads;
+}
+/* The call as this kernel sees it; 0: too large. */
+static int bsri_decode_describe(const bsri_dev_attention *p, bsri_dev_decode *m) {
+    const bsr_matrix *mask = &p->mask;
+    const int own = mask->batch_dims && bsri_own_pattern(mask, mask->batch_dims - 1); /* heads have patterns */
+    const int64_t k = bsri_decode_shared(p->k.batch_dims, p->k.batch, p->k.batch_stride, p->k_group, p->heads);
+    const int64_t v = bsri_decode_shared(p->v.batch_dims, p->v.batch, p->v.batch_stride, p->v_group, p->heads);
+    memset(m, 0, sizeof *m);
+    if (p->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
+    if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
+    m->p = *p, m->p.vec2 = bsri_attention_pairs(&p->out), m->keys = (int32_t)p->keys;
+    m->page = p->pages.table ? (int32_t)p->k.rows : 0;
+    m->pack = (int32_t)bsri_common_divisor(bsri_common_divisor(k, v), own ? p->m_group : p->heads);
+    m->packs = (int32_t)(p->heads / m->pack);
+    m->rows = p->items * p->q.rows, m->softcap = (float)p->softcap;
+    m->modified = p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30 && p->scale < 1e30);
+    m->natural = m->modified ? 1.0f : (float)p->scale, m->p.unit = m->natural * BSRI_DEV_LOG2E;
+    bsri_decode_steps(m);
+    return 1;
+}
+/* Keys of a block row: of a mean one, and of the longest that there should be. */
+static double bsri_decode_keys(const bsr_matrix *m, double *most) {
+    const double rows = (double)bsri_block_rows(m), cols = (double)bsri_block_cols(m), blocks = bsri_mean_blocks(m);
+    const double mean = blocks / rows, longest = rows > 1 || (m->flags & BSR_MATRIX_RAGGED) ? 2 * mean : mean;
+    *most = (double)m->block_cols * (longest < cols || rows * cols < blocks ? longest : cols);
+    return (double)m->block_cols * mean;
+}
+/* Into how many parts keys are cut, and how many have one: enough for two CTAs on each multiprocessor, none of less than 64. */
+static void bsri_decode_cut(const bsr_context *ctx, const bsr_plan *asked, double most, int64_t tiles, int ctas, int64_t room,
+                            bsri_dev_decode *m) {
+    const int64_t keys = bsri_max(1, (int64_t)most), slots = (int64_t)ctas * ctx->sm_count;
+    int64_t parts = bsri_max(1, bsri_min(slots / tiles, keys / 64)), each;
+    if (asked->split > 0) parts = asked->split;
+    each = asked->order > 0 ? asked->order : bsri_ceil_div(bsri_ceil_div(keys, parts), 64) * 64;
+    parts = asked->split > 0 ? asked->split : bsri_ceil_div(keys, each);
+    if (parts > room) { /* what a plan asks for is refused then */
+        each = bsri_ceil_div(bsri_ceil_div(keys, room), 64) * 64;
+        parts = bsri_ceil_div(keys, each);
+    }
+    m->parts = (int32_t)bsri_min(parts, INT32_MAX), m->part_keys = (int32_t)bsri_min(each, INT32_MAX / 2);
+}
+/* Nanoseconds: as a stream of keys, or of products; and those of the kernels for many queries. */
+static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles,
+                             int ctas) {
+    const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
+    const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
+    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 90.0; /* bytes, by one CTA */
+    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0);
+    const double products = flops / (running / slots * 2.5e5);
+    return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
+}
+static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attention *p, double keys) {
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->q.rows, 64), turns = ceil(tiles / (2.0 * ctx->sm_count));
+    return 6000.0 + turns * 64 * (keys + 128) * 2 * (double)(p->q.cols + p->v.cols) / 1700.0;
+}
+/* Where others run as well (others), it must be expected to be faster, unless its plan is asked for. */
+static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_attention *p, int compute, int others,
+                                      const bsri_chooser *s, bsri_dev_decode *m) {
+    const bsr_plan *asked = s->asked;
+    const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
+    const int dt = p->q.dtype, hd = wide <= 64 ? 64 : wide <= 128 ? 128 : 256;
+    const int open = !asked->tile_rows && !asked->tile_cols && !asked->split && !asked->stages && !asked->order;
+    double most, mean, ns;
+    int64_t packed, tiles, room;
+    bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if ((p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || p->relative.data || p->padding.data ||
+        p->score_function || p->mask_function || p->drops)
+        return bsri_no(BSR_WHY_MODIFIED);
+    if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
+    packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
+    w.rows = packed <= 16 ? 16 : packed <= 32 && hd < 256 ? 32 : 64, w.head = hd;
+    if (asked->tile_rows == 16 || asked->tile_rows == 32 || asked->tile_rows == 64) w.rows = asked->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_FEW_QUERIES);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    m->tiles = (int32_t)bsri_ceil_div(packed, c.tile_rows);
+    tiles = (p->items / m->pack) * p->block_rows * m->tiles;
+    if (bsri_ceil_div(packed, c.tile_rows) > INT32_MAX || (double)p->items * (double)p->block_rows * (double)m->tiles > 1e9)
+        return bsri_no(BSR_WHY_SIZE);
+    mean = bsri_decode_keys(&p->mask, &most);
+    room = bsri_min(BSRI_DECODE_PARTS, (int64_t)(asked->workspace_bytes / (uint64_t)(m->rows * row_bytes)));
+    bsri_decode_cut(ctx, asked, most, tiles, x->ctas, bsri_max(1, room), m);
+    if (m->part_keys % 64) return bsri_no(BSR_WHY_PLAN);
+    if (open) {
+        const int parts = m->parts;
+        const double split = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        m->parts = 1, ns = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        if (split < ns) m->parts = parts, ns = split;
+        if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
+    }
+    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA,
+    c.split = m->parts;
+    c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
+    if (m->parts == 1) return c;
+    m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);
+    w = bsri_want(BSRI_FOR_DECODE_MERGE, BSRI_TIER_MMA, BSR_F32);
+    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows,
+    c.then_pdl = c.pdl;
+    return c;
+}
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int64_t head = bsri_max(p->q.cols, p->v.cols), br = p->mask.block_rows, bc = p->mask.block_cols;
@@ -18093,12 +18522,177 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
+/* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
 /* ---------------------------------------------------------------------------------------------- */
 
-static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
-    if (d) *to = *d;
+/* A call is a few walks: outputs by queries and by keys, and what differs in items that are summed. A walk is a launch; on tensor
+   cores what it makes beside dq, dk, dv is another. */
+typedef union bsri_gradient_params {
+    bsri_dev_gradient simt;
+    bsri_dev_gradient_flash wgmma;
+} bsri_gradient_params;
+typedef struct bsri_gradient_launch {
+    bsri_choice choice;
+    bsri_gradient_params m;
+} bsri_gradient_launch;
+enum { BSRI_GRADIENT_MAIN = BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V) };
+typedef struct bsri_walks {
+    bsri_dev_gradient walk[BSRI_GRADIENTS]; /* as described; the last one is the sinks', which have a kernel of their own */
+    bsri_gradient_launch launch[BSRI_GRADIENTS + 1];
+    bsri_dev_gradient_rows rows; /* statistics null: there is no room for them */
+    char *spilt;                 /* null: ds is not kept */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
+    int32_t count, launches;     /* walks without the sinks' */
+    int32_t uses_rows, compute;
+    bsri_gradient_order *orders[BSRI_GRADIENTS]; /* of each walk, on Hopper; null: there is no room */
+} bsri_walks;
+
+/* Does a walk sum something up over all lines? */
+static int bsri_makes_numbers(const bsri_dev_gradient *p) {
+    return (p->makes & BSRI_BIT(BSRI_GRAD_SLOPES)) ||
+           ((p->makes & BSRI_BIT(BSRI_GRAD_BIAS)) && p->bias_form == BSRI_BIAS_NUMBER);
 }
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_walk(const bsri_dev_gradient *p, int compute, const bsr_plan *asked, bsri_dev_gradient *m) {
+    const int64_t block = p->keys ? p->f.mask.block_cols : p->f.mask.block_rows;
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->f.mask.block_rows <= 16 || p->f.mask.block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_GRADIENT, BSRI_TIER_SIMT, compute);
+    int64_t width = 1;
+    if (compute != BSR_F64) w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->f.tile_rows = bsri_min(block, c.tile_rows), m->f.tiles = bsri_ceil_div(block, m->f.tile_rows);
+    m->all_tiles = (p->keys ? bsri_block_cols(&p->f.mask) : p->f.block_rows) * m->f.tiles;
+    if (p->makes & (BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K))) width = bsri_max(width, p->f.q.cols);
+    if (p->makes & BSRI_BIT(BSRI_GRAD_V)) width = bsri_max(width, p->f.v.cols);
+    m->f.panels = bsri_ceil_div(width, BSRI_GRADIENT_PANELS * (int64_t)c.tile_cols);
+    m->each = bsri_makes_numbers(p) && !p->sums ? bsri_max(1, m->all_tiles) : 1;
+    m->groups = bsri_max(1, bsri_ceil_div(m->all_tiles, m->each));
+    c.tile_rows = (int32_t)m->f.tile_rows;
+    c.grid = p->outer.count * m->groups * m->f.panels;
+    return c;
+}
+/* Every walk by this tier: the first one's choice, or why not. */
+static bsri_choice bsri_simt_choose_gradient(const bsr_plan *asked, bsri_walks *w) {
+    for (w->launches = 0; w->launches < w->count; w->launches++) {
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        l->choice = bsri_simt_choose_walk(&w->walk[w->launches], w->compute, asked, &l->m.simt);
+        if (!l->choice.kernel) return l->choice;
+    }
+    w->uses_rows = 0;
+    return w->launch[0].choice;
+}
+
+/* Has one of them other items than the other? */
+static int bsri_batch_differs(const bsr_dense *x, const bsr_dense *y) {
+    int i;
+    for (i = 1; i <= x->batch_dims || i <= y->batch_dims; i++)
+        if ((i <= x->batch_dims ? x->batch[x->batch_dims - i] : 1) != (i <= y->batch_dims ? y->batch[y->batch_dims - i] : 1))
+            return 1;
+    return 0;
+}
+/* What keeps a walk's dq, dk, dv from the kernels for Hopper; 0: nothing. */
+static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p) {
+    const bsri_dev_attention *f = &p->f;
+    const int64_t most = 1 << 29;
+    const uint32_t plain = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_WHY_DTYPE;
+    if ((f->flags & ~plain) || f->drops || f->relative.data || f->padding.data || f->slopes.data || f->score_function ||
+        f->mask_function || f->softcap > 0 || !(f->scale > 1e-30 && f->scale < 1e30))
+        return BSR_WHY_MODIFIED;
+    if (f->mask.block_rows % 64 || f->mask.block_cols % 64) return BSR_WHY_BLOCK;
+    if (!bsri_mma_rows_fit(&f->q, 128) || !bsri_mma_rows_fit(&f->k, 128) || !bsri_mma_rows_fit(&f->v, 128)) return BSR_WHY_DENSE;
+    if (p->d_out.dtype != f->q.dtype || !bsri_mma_rows_fit(&p->d_out, 128)) return BSR_WHY_DENSE;
+    if (p->reduce < 1) return BSR_WHY_LIST_KIND;
+    if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
+    if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most)
+        return BSR_WHY_SIZE;
+    if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
+    return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
+}
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p, int way,
+                                          bsri_dev_gradient_flash *m) {
+    const bsri_dev_attention *f = &p->f;
+    const int keys = way == BSRI_FOR_GRADIENT_KEYS, spilt = way == BSRI_FOR_GRADIENT_SPILT;
+    const int64_t block = keys ? f->mask.block_cols : f->mask.block_rows, far = 1 << 30;
+    const int64_t low = f->causal_offset - f->before, high = f->causal_offset + f->after;
+    const bsr_dense *operand[4] = {keys ? &f->k : &f->q, keys ? &f->v : &p->d_out, keys ? &f->q : &f->k,
+                                   keys ? &p->d_out : &f->v};
+    bsri_wanted x = bsri_want(way, BSRI_TIER_WGMMA, f->q.dtype);
+    int64_t total;
+    int i, hd;
+    x.head = f->q.cols <= 64 && f->v.cols <= 64 ? 64 : 128;
+    bsri_choice c = bsri_yes(bsri_find(&x), block % 128 ? BSR_WHY_GROUP : BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, sizeof *m), m->g = *p, hd = x.head;
+    m->statistics = w->rows.statistics, m->orders = w->orders[p - w->walk], m->rows = w->rows.rows,
+    m->unit = (float)f->scale * BSRI_DEV_LOG2E;
+    m->lines = block % 128 ? 64 : 128, m->streams = 128 / m->lines;
+    m->stream = BSRI_GRADIENT_DATA / m->streams, m->ring = spilt ? 0 : 4 * m->lines * hd;
+    m->stage = spilt ? 128 * (m->lines + hd) : 256 * hd;
+    m->stages = (int32_t)bsri_min(BSRI_GRADIENT_STAGES, (m->stream - m->ring - BSRI_GRADIENT_SPARE / m->streams) / m->stage);
+    m->spare = m->ring + m->stages * m->stage;
+    m->columns = (int32_t)(keys ? f->mask.block_rows : f->mask.block_cols), m->column_subs = m->columns / 64;
+    m->line_subs = (int32_t)(block / 64), m->subs = m->column_subs * m->line_subs;
+    m->low = (int32_t)bsri_max(-far, bsri_min(far, low)), m->high = (int32_t)bsri_max(-far, bsri_min(far, high));
+    if (high < low) m->low = m->high = (int32_t)far; /* nothing is allowed */
+    m->per_block = (uint32_t)bsri_ceil_div(block, m->lines);
+    m->tiles = (uint32_t)(keys ? bsri_block_cols(&f->mask) : f->block_rows) * m->per_block;
+    m->backwards = !keys && (f->flags & BSR_ATTENTION_CAUSAL);
+    m->per_turn = !keys || hd == 64 || f->k_group != f->v_group || bsri_batch_differs(&f->k, &f->v);
+    if (keys) m->pieces = (p->dk.data && p->dk.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dk, 128)) |
+                          (p->dv.data && p->dv.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dv, 128)) << 1;
+    else m->pieces = p->dq.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dq, 128);
+    if (!bsri_mul(p->outer.count, m->tiles, &total) || total > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    m->total = (uint32_t)total, m->spilt = keys || spilt ? w->spilt : NULL;
+    memcpy(m->spilt_step, w->spilt_step, sizeof m->spilt_step);
+    for (i = spilt ? 2 : 0; i < (spilt ? 3 : 4); i++)
+        if (!bsri_flash_map(ctx, operand[i], i < 2 ? m->lines : 64, &m->batch[i], &m->map[i])) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->lines, c.stages = m->stages;
+    c.grid = bsri_min(ctx->sm_count, bsri_ceil_div(total, m->streams)), c.pdl = 1;
+    return c;
+}
+/* dq, dk and dv by this tier, what else there is by simt. By keys first: what is kept of ds is used by queries. */
+static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks *w) {
+    bsri_choice none = bsri_no(BSR_WHY_LIST_KIND);
+    const bsr_plan any = BSR_ZERO;
+    int i, keys, why;
+    for (i = 0, w->launches = 0; i < w->count; i++) {
+        if (!(w->walk[i].makes & BSRI_GRADIENT_MAIN)) continue;
+        why = bsri_wgmma_refuses_walk(ctx, w, &w->walk[i]);
+        if (why) return bsri_no(why);
+    }
+    for (keys = 1; keys >= 0; keys--)
+        for (i = 0; i < w->count; i++) {
+            const bsri_dev_gradient *p = &w->walk[i];
+            bsri_gradient_launch *l = &w->launch[w->launches];
+            if (!(p->makes & BSRI_GRADIENT_MAIN) || p->keys != keys) continue;
+            l->choice = bsri_wgmma_choose_walk(ctx, w, p,
+                                               keys          ? BSRI_FOR_GRADIENT_KEYS
+                                               : w->spilt ? BSRI_FOR_GRADIENT_SPILT
+                                                             : BSRI_FOR_GRADIENT_QUERIES, &l->m.wgmma);
+            if (!l->choice.kernel) return l->choice;
+            w->launches++;
+        }
+    w->uses_rows = w->launches > 0;
+    if (!w->launches) return none;
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient rest = w->walk[i];
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        rest.makes &= ~(uint32_t)BSRI_GRADIENT_MAIN;
+        if (!rest.makes) continue;
+        l->choice = bsri_simt_choose_walk(&rest, w->compute, &any, &l->m.simt), w->launches++;
+        if (!l->choice.kernel) return l->choice;
+    }
+    return w->launch[0].choice;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
@@ -18138,7 +18732,9 @@ static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p)
     bsri_dense_set(&p->slopes, o->slopes), bsri_dense_set(&p->sinks, o->sinks), bsri_dense_set(&p->row_max, job->row_max);
     p->kind = o->block_kind, p->softcap = job->softcap, p->before = job->before, p->after = job->after;
     if (o->lengths) p->lengths = *o->lengths;
-    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group;
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group, p->m_group = job->m_group;
+    if (o->pages) p->pages = *o->pages;
+    p->keys = job->keys, p->k_page = job->page_step[0], p->v_page = job->page_step[1];
     p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask),
     p->scale = job->scale, p->keep_scale = job->keep_scale;
     memcpy(p->ms, job->mask_strides, sizeof p->ms);
@@ -18252,15 +18848,25 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
     bsri_dev_flash wgmma;
+    bsri_dev_decode decode;
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
                                   bsri_attention_params *m) {
-    if (bsri_wants(s, BSRI_TIER_WGMMA))
-        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    const int others = !p->pages.table && p->m_group == 1; /* kernels for many queries on tensor cores */
     if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, p, compute, others, s, &m->decode));
+    if (!others) s->refused[BSRI_TIER_WGMMA] = BSR_WHY_MODIFIED;
+    if (others && bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (others && bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_gradient(const bsr_context *ctx, bsri_chooser *s, bsri_walks *w) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA)) bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_gradient(ctx, w));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(s->asked, w));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
@@ -18786,6 +19392,21 @@ typedef struct bsri_dev_entries {
     int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
+/* One result of attention from partial ones: out's batch, in whose dimensions steps are. A launch has room for so many. */
+typedef struct bsri_dev_partial {
+    const void *x, *y;
+    int64_t x_row, x_col, y_row, x_step[4], y_step[4];
+    int32_t y_dtype, reserved;
+} bsri_dev_partial;
+typedef struct bsri_dev_parts {
+    bsr_dense out, lse; /* data null: absent */
+    bsri_batch batch;
+    int64_t rows;       /* of all items */
+    int32_t count, x_dtype;
+    bsri_dev_partial part[BSRI_PARTIAL_MOST];
+} bsri_dev_parts;
+static_assert(sizeof(bsri_dev_parts) <= 4096 - 8, "parameters of a kernel");
+
 enum {
     BSRI_STAGE_STRUCTURE,
     BSRI_STAGE_CCOL,
@@ -18935,7 +19556,8 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
     cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
                                          c->pdl, c->cluster);
     for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
-        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl,
+                                 0);
     return e;
 }
 
@@ -19461,7 +20083,7 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     if (!bsri_cuda_ask_attention(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     const int allowed = bsri_stage_allowed(c, &offered);
     const double direct = allowed == 2 || !a.s.best.kernel ? INFINITY : bsri_attention_ns(&p, BSRI_TIER_SIMT);
-    if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz &&
+    if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz && !p.pages.table &&
         bsri_stage_attention_of(job, bsri_stage_base(c), &t) && bsri_stage_fits(c, &t.s, offered) &&
         bsri_attention_ns(&p, BSRI_TIER_MMA) + bsri_stage_ns(&t.s) < direct) {
         bsri_cuda_ask_attention(c, &t.job, key, &p, &m, &b);
@@ -19469,6 +20091,232 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
         bsri_cuda_ask_attention(c, job, key, &p, &m, &a); /* the parameters that the stage's have overwritten */
     }
     return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gradient: attention's backward on the CUDA backend, host side                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One walk: what it makes is g->makes. */
+static void bsri_cuda_describe_walk(const bsri_gradient *g, const bsri_dev_attention *f, bsri_dev_gradient *p) {
+    const bsr_dense *d = g->d_bias;
+    memset(p, 0, sizeof *p);
+    p->f = *f, p->d_out = *g->d_out, bsri_dense_set(&p->d_lse, g->d_lse);
+    p->makes = g->makes, p->whole = g->whole, p->outer = g->outer, p->share = g->share, p->reduce = g->reduce;
+    p->derives = g->derivative != NULL;
+    if (bsri_makes(g, BSRI_GRAD_Q)) p->dq = *g->dq;
+    if (bsri_makes(g, BSRI_GRAD_K)) p->dk = *g->dk;
+    if (bsri_makes(g, BSRI_GRAD_V)) p->dv = *g->dv;
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) p->d_sinks = *g->d_sinks;
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) p->d_slopes = *g->d_slopes;
+    if (bsri_makes(g, BSRI_GRAD_SCORES)) p->d_scores = *g->d_scores, bsri_value_strides(g->d_scores, p->score_strides);
+    p->keys = (g->makes & (BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V))) != 0;
+    if (bsri_makes(g, BSRI_GRAD_BIAS)) {
+        p->d_bias = *d, p->keys = g->out[BSRI_GRAD_BIAS].keys;
+        p->bias_form = p->keys || (d->rows == f->q.rows && d->cols != f->k.rows) ? BSRI_BIAS_LINES
+                       : d->rows == f->q.rows                                    ? BSRI_BIAS_ELEMENTS
+                                                                                 : BSRI_BIAS_NUMBER;
+    }
+    p->lines = p->keys ? f->k.rows : f->q.rows, p->index = g->index;
+}
+/* All of them, the sinks' last. A bias of a row is summed up by keys; else all of an item would be one task. */
+static void bsri_cuda_walks(bsri_gradient *g, const bsri_dev_attention *f, bsri_walks *w) {
+    uint32_t left = bsri_gradient_wanted(g);
+    const uint32_t sinks = left & BSRI_BIT(BSRI_GRAD_SINKS);
+    bsri_gradient_out *const bias = &g->out[BSRI_GRAD_BIAS];
+    w->count = 0, left &= ~sinks;
+    if (bias->wanted && bias->whole && g->d_bias->cols == f->k.rows) {
+        bias->keys = 1, bias->whole = 0, g->makes = BSRI_BIT(BSRI_GRAD_BIAS), left &= ~g->makes;
+        bsri_gradient_items(g, bias), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    }
+    while (left) bsri_gradient_items(g, bsri_gradient_lead(g, &left)), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    if (!sinks) return;
+    g->makes = sinks, bsri_gradient_items(g, &g->out[BSRI_GRAD_SINKS]), bsri_cuda_describe_walk(g, f, &w->walk[w->count]);
+}
+
+/* The workspace: parts one behind another, the dearest first, as many as what is offered has room for. */
+typedef struct bsri_gradient_room {
+    char *base;
+    uint64_t bytes, offered;
+    bsri_cuda_index index;
+    int32_t indexed, reserved; /* is it built? */
+} bsri_gradient_room;
+static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
+    const uint64_t whole = ((uint64_t)bytes + 127) / 128 * 128;
+    char *const at = r->base + r->bytes;
+    if (bytes < 0 || whole > r->offered - r->bytes) return NULL;
+    r->bytes += whole;
+    return at;
+}
+/* ds of as many items as there is room for, where both walks on Hopper can take items in step: how many of dk at a time. */
+static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient_room *r) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_gradient *keys = NULL, *queries = NULL;
+    const bsr_matrix *m = &w->walk[0].f.mask;
+    const bsri_batch *b = &w->walk[0].f.batch;
+    int64_t blocks = m->nnz, each, items, all;
+    int i, own, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    for (i = 0; i < w->count; i++) {
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) keys = &w->walk[i];
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
+    }
+    if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
+    if (!m->nnz || bsri_wgmma_refuses_walk(c->ctx, w, keys) || bsri_wgmma_refuses_walk(c->ctx, w, queries)) return;
+    for (i = b->dims - 1; i >= 0; i--) {
+        own = i - (b->dims - m->batch_dims);
+        w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
+        if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
+    }
+    items = keys->outer.count; /* of dk */
+    if (!bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) || all / 2 > INT64_MAX / 4) return;
+    each = ragged ? all : all / items;
+    all = bsri_min(items, (int64_t)((r->offered - r->bytes) / (uint64_t)each));
+    if (ragged && all < 1) return;
+    if (ragged) all = items;
+    if (all < 1 || bsri_ceil_div(items, all) > BSRI_GRADIENT_TICKETS / 2 - 4) return;
+    if (all < items) { /* parts alike in size, each of which keeps the GPU busy */
+        all = bsri_ceil_div(items, bsri_ceil_div(items, all));
+        if (all * bsri_ceil_div(m->cols, 128) < 2 * (int64_t)c->ctx->sm_count) return;
+    }
+    w->spilt_items = all, w->spilt = bsri_gradient_take(r, ragged ? each : all * each);
+}
+/* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */
+static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r,
+                                          bsr_plan *plan) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_attention *f = &w->walk[0].f;
+    const bsr_matrix *m = g->f.mask;
+    bsri_dev_gradient_rows *rows = &w->rows;
+    int64_t scratch, bytes;
+    int i, keys = 0, main = 0;
+    r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
+    r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
+                 : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    if (asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS))
+        r->offered = UINT64_MAX / 2; /* refused later where there is too little */
+    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
+    if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (keys && !m->transposed_index && m->nnz) {
+        scratch = bsri_cuda_index_plan(&r->index, m), r->index.view = g->index;
+        if ((!asked || (asked & BSR_PLAN_BUILDS_INDEX)) && scratch >= 0 && bsri_gradient_take(r, scratch)) {
+            r->index.buffer = bsri_gradient_take(r, g->index.bytes), r->indexed = r->index.buffer != NULL;
+            if (!r->indexed) r->bytes = 0;
+        }
+        plan->flags |= r->indexed ? BSR_PLAN_BUILDS_INDEX : BSR_PLAN_SLOW_TRANSPOSE;
+    }
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient *p = &w->walk[i];
+        p->index = g->index;
+        if (r->indexed) p->f.mask.transposed_index = r->index.buffer;
+        if (!bsri_makes_numbers(p)) continue;
+        bytes = bsri_ceil_div(p->f.mask.block_rows, 16) * p->f.block_rows; /* lines of the smallest tile */
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
+        p->sums = bsri_gradient_take(r, 16 * bytes);
+    }
+    memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
+    memset(w->spilt_step, 0, sizeof w->spilt_step), memset(w->orders, 0, sizeof w->orders);
+    if (!main || c->ctx->tier < BSRI_TIER_MMA || w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_OK;
+    rows->g = w->walk[0], rows->g.outer = rows->g.whole = f->batch, rows->g.share = rows->g.reduce = 1, rows->g.makes = 0;
+    rows->rows = bsri_ceil_div(f->q.rows, 128) * 128, rows->chunks = rows->rows / BSRI_GRADIENT_CHUNK;
+    rows->pieces =
+        f->out.dtype == f->q.dtype && g->d_out->dtype == f->q.dtype && bsri_mma_rows_fit(&f->out, 128) &&
+        bsri_mma_rows_fit(g->d_out, 128);
+    if (!bsri_mul(rows->rows, f->items, &bytes) || bytes > INT64_MAX / 16) return BSR_OK;
+    rows->ticket = (uint32_t *)(void *)bsri_gradient_take(r, 4 * BSRI_GRADIENT_TICKETS);
+    rows->statistics = rows->ticket ? (float *)(void *)bsri_gradient_take(r, 8 * bytes) : NULL;
+    for (i = 0; i < w->count && rows->statistics && c->ctx->tier >= BSRI_TIER_WGMMA; i++) {
+        const bsri_dev_gradient *p = &w->walk[i];
+        bytes = bsri_ceil_div(p->keys ? m->cols : m->rows, 64); /* work tiles of an item, at most */
+        if (!(p->makes & BSRI_GRADIENT_MAIN) || m->block_rows % 64 || m->block_cols % 64) continue;
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || !bsri_mul(bytes, p->reduce, &bytes) || bytes > INT64_MAX / 1024) continue;
+        w->orders[i] = (bsri_gradient_order *)(void *)bsri_gradient_take(r, bytes * (int64_t)sizeof(bsri_gradient_order));
+    }
+    if (rows->statistics) bsri_gradient_spill(c, w, r);
+    return BSR_OK;
+}
+static bsr_status bsri_gradient_start(const bsri_call *c, bsri_gradient_launch *l) {
+    return bsri_cuda_status(c, bsri_launch_choice(&l->choice, &l->m, bsri_cuda_queue(c)));
+}
+/* The walk by keys and that by queries, some items after others. */
+static bsr_status bsri_gradient_in_step(const bsri_call *c, bsri_walks *w) {
+    const int64_t items = w->launch[0].m.wgmma.g.outer.count, share = w->launch[0].m.wgmma.g.share;
+    const bsri_dev_gradient_flash *m = &w->launch[0].m.wgmma;
+    int64_t first, last, step = 0;
+    int i;
+    for (i = 0; i < m->g.f.batch.dims; i++) step = m->spilt_step[i]; /* of the last dimension: from item to item */
+    for (first = 0; first < items; first = last) {
+        last = bsri_min(items, first + w->spilt_items);
+        for (i = 0; i < 2; i++) {
+            bsri_dev_gradient_flash *x = &w->launch[i].m.wgmma;
+            bsri_choice *k = &w->launch[i].choice;
+            x->first = (int32_t)(i ? first * share : first), x->total = (uint32_t)((last - first) * (i ? share : 1)) * x->tiles;
+            x->spilt = w->spilt - (w->spilt_items < items ? first * share * step * x->subs * 8192 : 0);
+            k->grid = bsri_min(c->ctx->sm_count, bsri_ceil_div((int64_t)x->total, x->streams));
+            BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+            if (x->ticket) x->ticket += 2;
+        }
+    }
+    return BSR_OK;
+}
+template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
+    const bsri_dev_gradient *const sinks = &w->walk[w->count];
+    const int pdl = c->ctx->tier >= BSRI_TIER_WGMMA;
+    int i = 0;
+    if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
+    if (w->uses_rows) {
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
+                                                 bsri_cuda_queue(c), pdl)));
+        for (i = 0; i < w->launches; i++) {
+            bsri_dev_gradient_flash *m = &w->launch[i].m.wgmma;
+            if (w->launch[i].choice.tier != BSRI_TIER_WGMMA) continue;
+            m->ticket = w->rows.ticket + i;
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_orders, *m, bsri_ceil_div(m->total * m->g.reduce, 128), 128,
+                                                     bsri_cuda_queue(c), pdl)));
+        }
+        i = 0;
+        if (w->spilt) {
+            BSRI_TRY(bsri_gradient_in_step(c, w));
+            i = 2;
+        }
+    }
+    for (; i < w->launches; i++) {
+        const bsri_dev_gradient *p = &w->launch[i].m.simt;
+        BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+        if (w->launch[i].choice.tier == BSRI_TIER_SIMT && p->sums)
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_total<F>, *p, 2 * p->outer.count, 32, bsri_cuda_queue(c), 0)));
+    }
+    if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch(bsri_gradient_sinks<F>, *sinks, sinks->outer.count, 256, bsri_cuda_queue(c), 0));
+}
+static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan) {
+    bsr_tune_row key;
+    bsri_dev_attention f;
+    bsri_gradient_room room;
+    bsri_asking a;
+    bsri_walks w;
+    int stop;
+    bsri_cuda_describe(&g->f, &f);
+    if (!bsri_gradient_wanted(g)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    memset(&key, 0, sizeof key);
+    w.walk[0].makes = 0, bsri_cuda_walks(g, &f, &w);
+    if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
+    BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
+    if (w.count) {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
+        if (w.uses_rows && w.spilt) plan->flags |= BSR_PLAN_SPILLS;
+        BSRI_TRY(bsri_chosen(c, &a, &key, plan));
+    } else plan->reason = BSR_WHY_ANY, w.launches = w.uses_rows = 0;
+    plan->workspace_bytes = room.bytes;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+#if BSRI_HAS_F64
+    if (g->f.compute == BSR_F64) return bsri_cuda_gradient_run<double>(c, &w, &room);
+#endif
+#if BSRI_HAS_SUMS_F32
+    return bsri_cuda_gradient_run<float>(c, &w, &room);
+#else
+    return BSR_OK;
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -20423,6 +21271,35 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
     BSRI_TRY(bsri_cuda_layout_step(c, &d, BSRI_LAYOUT_RULES));
     return variable || l->kind == BSR_LAYOUT_BSLONGFORMER ? bsri_cuda_layout_lists(c, &d) : BSR_OK;
 }
+#endif
+
+#if BSRI_HAS_ATTENTION
+/* Steps of an operand in the batch's dimensions. */
+static void bsri_cuda_steps(const bsri_batch *b, const bsr_dense *d, int64_t (&step)[4]) {
+    for (int i = 1; i <= 4; i++)
+        step[4 - i] =
+            i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
+}
+static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
+    bsri_dev_parts p;
+    memset(&p, 0, sizeof p);
+    p.out = bsri_dense_used(g->out), p.batch = g->batch, p.count = (int32_t)g->count, p.x_dtype = g->x[0].dtype;
+    if (g->lse) p.lse = bsri_dense_used(g->lse);
+    if (!bsri_mul(g->batch.count, g->out->rows, &p.rows)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (int64_t i = 0; i < g->count; i++) {
+        const bsr_dense x = bsri_dense_used(&g->x[i]), y = bsri_dense_used(&g->y[i]);
+        bsri_dev_partial *part = &p.part[i];
+        part->x = x.data, part->y = y.data, part->x_row = x.row_stride, part->x_col = x.col_stride, part->y_row = y.row_stride;
+        part->y_dtype = y.dtype;
+        bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);
+    }
+    if (g->compute == BSR_F64)
+        BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<float>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    return BSR_OK;
+}
+#else
+static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { return BSR_UNSUPPORTED; }
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -37,6 +37,13 @@
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma-scores  what happens to scores between product and softmax
      attention-wgmma         multiplying, softmax, kernel
+     attention-decode        few queries: heads packed into a tile, keys split among CTAs
+     device-merge            one result of attention from partial ones
+     gradient-scores         attention's backward: what happens to a score, which blocks a line has
+     gradient-simt           any dtype, head size, block size, stride; what is summed over all lines
+     gradient-rows           attention's backward: lse and delta of each row, kept for the tensor cores
+     gradient-wgmma-load     attention's backward on Hopper: whose turn it is, fetching
+     gradient-wgmma          attention's backward on Hopper: multiplying, storing, kernel
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -329,6 +336,11 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
+__device__ __forceinline__ uint4 bsri_mma_read128(uint32_t at) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+    return x;
+}
 __device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
     uint32_t r;
     asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(r) : "r"(at) : "memory");
@@ -580,10 +592,23 @@ __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t
                  : "l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
                  : "memory");
 }
+/* Bytes as they lie, a multiple of 16. */
+__device__ __forceinline__ void bsri_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_bulk_store(void *to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
 __device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /* At most N groups of stores of this thread still read shared memory. */
 template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+/* All but N groups of them have ended. */
+template <int N> __device__ __forceinline__ void bsri_tma_wait(void) {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
 __device__ __forceinline__ void bsri_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -7282,6 +7307,7 @@ struct bsri_dev_query {
     const char *q, *k, *v, *relative, *padding;
     const uint8_t *kind;   /* of its blocks, or null */
     const int32_t *counts; /* of its block columns' keys, or null */
+    const int32_t *table;  /* of its pages, or null */
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
     int64_t q_rows, k_rows;                           /* that there are, by lengths */
     int rows;
@@ -7289,6 +7315,21 @@ struct bsri_dev_query {
     int64_t out;                    /* element of out where its first row starts */
     double slope, sink;             /* 0, -inf: none */
 
+    /* What `item` has: its batch, its head are known. */
+    __device__ __forceinline__ void begin_item(const bsri_dev_attention &p) {
+        const int64_t own = item - head + head / p.m_group;
+        mask = bsri_dev_matrix_item(&p.batch, own, &p.mask);
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.keys);
+        table = p.pages.table ? p.pages.table + batch * p.pages.stride : nullptr;
+        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, own, &p.mask).col : nullptr;
+        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
+    }
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
         item = bsri_divide(work, per_item), batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
@@ -7297,35 +7338,17 @@ struct bsri_dev_query {
         tile = bsri_divide(n, p.panels), panel = n - tile * p.panels, br = bsri_divide(tile, p.tiles);
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
-        if (rows > 0) begin_rows(p);
-        return rows > 0;
+        if (rows <= 0) return false;
+        begin_item(p);
+        first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
+        out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        if (row >= q_rows) end = first;
     }
     /* A row alone. */
     __device__ __forceinline__ void begin_row(const bsri_dev_attention &p, int64_t of, int64_t at) {
-        item = of, batch = bsri_divide(item, p.heads), head = item - batch * p.heads, br = bsri_divide(at, p.mask.block_rows);
-        inner = at - br * p.mask.block_rows, row = at, rows = 1, panel = 0;
-        begin_rows(p), begin_options(p);
-    }
-    __device__ __forceinline__ void begin_rows(const bsri_dev_attention &p) {
-        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
-        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
-        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
-        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
-        first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
-        out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        limit = p.k.rows;
-        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
-    }
-    /* What tier mma has not: lengths, kinds, windows, numbers of the item. */
-    __device__ __forceinline__ void begin_options(const bsri_dev_attention &p) {
-        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
-        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows);
-        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
-        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, item, &p.mask).col : nullptr;
-        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
-        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
-        if (row >= q_rows) end = first;
+        item = of, batch = bsri_divide(item, p.heads), head = item - batch * p.heads, row = at, rows = 1;
+        begin_item(p);
     }
     __device__ __forceinline__ int kind_of(const bsri_dev_attention &p, int64_t at) const {
         return kind ? kind[at] : (int)BSR_BLOCK_PARTIAL;
@@ -7339,30 +7362,62 @@ struct bsri_dev_query {
         if (what == BSR_BLOCK_SKIP) to = from;
         return what;
     }
-    /* Everything between product and softmax for row + i and one column, of those that keys() names; `value` is the element of
-       the mask's values. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
-    template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
-                                        bool full) const {
-        const F none = -bsri_dev_inf<F>();
-        const int64_t away = col - row - i - p.causal_offset;
+    /* Elements before the row of a key, from which rows go on to the end of its page; how many of them. */
+    __device__ __forceinline__ int64_t place(const bsri_dev_attention &p, int64_t col, int64_t row_stride, int64_t step) const {
+        if (!table) return col * row_stride;
+        const int64_t page = bsri_divide(col, p.k.rows);
+        return table[page] * step + (col - page * p.k.rows) * row_stride;
+    }
+    __device__ __forceinline__ int beside(const bsri_dev_attention &p, int64_t col, int64_t most) const {
+        return (int)(table ? bsri_min(most, p.k.rows - col % p.k.rows) : most);
+    }
+    __device__ __forceinline__ bsr_position position(int64_t i, int64_t col) const {
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
-        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
-        if ((p.flags & BSR_ATTENTION_MASK_ADDITIVE)) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
-        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        return at;
+    }
+    /* What stands between soft-cap and score function for row + i and one column, of those that keys() names; `value` is the
+       element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ F add(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+        const int64_t away = col - row - i - p.causal_offset;
+        if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
+        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row + i, col));
         if (slope != 0) s -= (F)(slope * (double)(away < 0 ? -away : away));
         if (padding && p.padding_mode == BSR_MASK_ADD)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
-        if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
-        if (at.row >= q_rows) return none;
+        return s;
+    }
+    /* What comes after the score function. */
+    template <class F>
+    __device__ __forceinline__ F forbid(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
+        const F none = -bsri_dev_inf<F>();
+        const int64_t away = col - row - i - p.causal_offset;
+        if (row + i >= q_rows) return none;
         if (full) return s;
         if (away > p.after || away < -p.before) return none;
-        if ((p.flags & BSR_ATTENTION_MASK_BOOLEAN)) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
-        if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
+        if (p.mask_function) {
+            const bsr_position at = position(i, col);
+            if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        }
         if (padding && p.padding_mode == BSR_MASK_MUL)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, col));
         return s;
+    }
+    /* Everything between product and softmax. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows:
+       bsri_attention_modify(). */
+    template <class F>
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
+        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
+        s = add(p, s, i, col, value);
+        if (p.score_function) {
+            const bsr_position at = position(i, col);
+            s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
+        }
+        return forbid(p, s, i, col, value, full);
     }
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
         const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
@@ -7453,11 +7508,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 #pragma unroll
             for (int j = 0; j < Tile::RN; j++)
                 if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+        const int64_t first = t.place(p, col, p.v.row_stride, p.v_page);
         for (int k0 = 0; k0 < width; k0 += KC) {
             const int kc = width - k0 < KC ? width - k0 : KC;
             for (int i = threadIdx.x; i < TN * KC; i += 256) {
                 const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                const int64_t at = (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
+                const int64_t at = first + (k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
                 s.b[k][n] = n < depth && k < kc ? bsri_dev_number<F>(t.v, p.v.dtype, at) : F(0);
             }
             __syncthreads();
@@ -7510,10 +7566,7 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     __shared__ bool some;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        if (threadIdx.x == 0) {
-            some = t.begin(p, work);
-            if (some) t.begin_options(p);
-        }
+        if (threadIdx.x == 0) some = t.begin(p, work);
         __syncthreads();
         if (!some) {
             __syncthreads();
@@ -7526,15 +7579,16 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
             const int64_t bc = bsri_index(t.mask.col, p.mask.index_dtype, at);
             int64_t from, to;
             const bool full = t.keys(p, at, bc, from, to) == BSR_BLOCK_FULL;
-            for (int64_t col = from; col < to; col += Tile::TN) {
+            for (int64_t col = from; col < to;) {
                 const int64_t in = col - bc * p.mask.block_cols;
-                const int width = (int)bsri_min(Tile::TN, to - col);
+                const int width = t.beside(p, col, bsri_min(Tile::TN, to - col));
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width, p.q.cols);
                 tile.lay(product, (F)p.scale);
                 tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
+                col += width;
             }
         }
         __syncthreads();
@@ -9464,8 +9518,11 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_,
                                                    const bsri_flash_stage<S> *notes_, uint32_t memory, char *warps_)
         : m(m_), c(c_), notes(notes_), base(memory), warps(warps_) {}
-    /* The thread's number; with everything, or long sums, it is read anew, so that what follows from it is not kept: registers are scarce. */
-    static __device__ __forceinline__ int thread(void) { return S::OPTIONS || S::HD == 256 ? bsri_dev_thread() : (int)threadIdx.x; }
+    /* The thread's number; with everything, or long sums, it is read anew, so that what follows from it is not kept: registers
+       are scarce. */
+    static __device__ __forceinline__ int thread(void) {
+        return S::OPTIONS || S::HD == 256 ? bsri_dev_thread() : (int)threadIdx.x;
+    }
     __device__ __forceinline__ int group(void) const { return thread() / 128; }
     __device__ __forceinline__ uint32_t query(void) const { return multiplied % S::QUERIES; }
     /* First rows of this warp, of this thread in a tile. */
@@ -9781,6 +9838,2065 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * bsri_ceil_div(d->cols, 8) * 8;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-decode: few queries: heads packed into a tile, keys split among CTAs               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Elements of an operand before an item, whose batch dimensions but the last are at x, and a head. */
+struct bsri_decode_item {
+    int64_t x[3];
+    __device__ __forceinline__ bsri_decode_item(const bsri_dev_decode &m, int64_t b) {
+        x[0] = x[1] = 0, x[2] = b;
+        if (!m.deep) return;
+        x[1] = bsri_divide(b, m.outer[1]), x[2] = b - x[1] * m.outer[1];
+        x[0] = bsri_divide(x[1], m.outer[0]), x[1] -= x[0] * m.outer[0];
+    }
+    __device__ __forceinline__ int64_t at(const bsri_dev_decode &m, int operand, int64_t head) const {
+        const int64_t *step = m.step[operand];
+        int64_t n = x[2] * step[2] + head * step[3];
+        if (m.deep) n += x[0] * step[0] + x[1] * step[1];
+        return n;
+    }
+};
+/* What a row's sums are multiplied by, and what else is told of it. */
+struct bsri_decode_end {
+    float factor;
+    double lse;
+    /* top: the largest score; sum: of powers relative to it; sink: a score by e, or -inf. */
+    __device__ __forceinline__ bsri_decode_end(const bsri_dev_decode &m, float top, float sum, float sink) {
+        float unit = 1.0f;
+        double base = (double)top * m.natural;
+        if (sink > -bsri_dev_inf<float>()) {
+            const float more = fmaf(top, m.p.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
+            if (!(more < 0)) sum += bsri_dev_exp2(-more);
+            else unit = bsri_dev_exp2(more), sum = fmaf(sum, unit, 1.0f), base = (double)sink, top = sink;
+        }
+        const bool some = top > -bsri_dev_inf<float>() && top < bsri_dev_inf<float>();
+        factor = some ? unit / sum : top < 0 ? 0.0f : bsri_dev_nan<float>();
+        lse = some ? base + (double)logf(sum) : (double)top;
+    }
+};
+/* A row of out is done: lse and the largest score, by one thread; the threads store four elements each. */
+struct bsri_decode_row {
+    int64_t at;
+    float factor;
+    __device__ __forceinline__ bsri_decode_row() : at(0), factor(0) {}
+    __device__ __forceinline__ bsri_decode_row(const bsri_dev_decode &m, const bsri_decode_item &item, int64_t b, int64_t head,
+                                               int64_t row, float top, float sum, bool first) {
+        const bool there = !m.p.lengths.q_lengths || row < m.p.lengths.q_lengths[b];
+        const float none = -bsri_dev_inf<float>();
+        if (!there) top = none;
+        const float sink = there && m.p.sinks.data
+                               ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+                               : none;
+        const bsri_decode_end end(m, top, sum, sink);
+        at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
+        if (!first) return;
+        if (m.p.lse.data)
+            bsri_dev_store(m.p.lse.data, m.p.lse.dtype, item.at(m, BSRI_DECODE_LSE, head) + row * m.p.lse.row_stride, end.lse);
+        if (m.p.row_max.data)
+            bsri_dev_store(m.p.row_max.data, m.p.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.p.row_max.row_stride,
+                           (double)top * m.natural);
+    }
+    __device__ __forceinline__ void store(const bsri_dev_decode &m, int d, const float4 &x) const {
+        const bool zero = factor == 0;
+        const float y[4] = {zero ? 0 : x.x * factor, zero ? 0 : x.y * factor, zero ? 0 : x.z * factor, zero ? 0 : x.w * factor};
+        for (int i = 0; i < 4; i += 2)
+            bsri_attention_store(m.p, at + (d + i) * m.p.out.col_stride, y[i], y[i + 1], m.p.q.dtype);
+    }
+};
+/* Sums of a part, of all rows. */
+__device__ __forceinline__ float *bsri_decode_sums(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return m.sums + (part * m.rows + row) * m.p.v.cols;
+}
+__device__ __forceinline__ float2 *bsri_decode_tops(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return (float2 *)(m.sums + m.parts * m.rows * m.p.v.cols) + part * m.rows + row;
+}
+
+#ifdef BSRI_MMA_CODE
+/* A part of the keys of a tile: what a CTA does at a time. Packed row n of a block row is query row n / pack of it, of head
+   n % pack of those that are packed. */
+struct bsri_decode_unit {
+    int64_t b, br;
+    int head, part;      /* the first head */
+    int packed, rows;    /* the tile's first packed row, how many it has: of the last block row's some may have none */
+    int last;            /* there is no unit left, this is none */
+    int q_first, q_last; /* query rows, of all */
+    int keys, list;      /* that the item has; of the block row's list */
+    const char *col;     /* its columns */
+    const uint8_t *kind;
+    const int32_t *counts, *table;
+
+    __device__ __forceinline__ void begin(const bsri_dev_decode &m, int64_t work, int tile_rows) {
+        const int64_t tiles = m.p.block_rows * m.tiles;
+        last = work >= bsri_divide(m.p.items, m.pack) * tiles * m.parts, rows = 0;
+        if (last) return;
+        int64_t n = bsri_divide(work, m.packs), tile;
+        head = (int)(work - n * m.packs) * m.pack;
+        tile = n, n = bsri_divide(n, tiles), tile -= n * tiles;
+        b = bsri_divide(n, m.parts), part = (int)(n - b * m.parts);
+        br = bsri_divide(tile, m.tiles), packed = (int)(tile - br * m.tiles) * tile_rows;
+        const int64_t first = br * m.p.mask.block_rows, all = bsri_min(m.p.mask.block_rows, m.p.q.rows - first) * m.pack;
+        rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
+        if (!rows) return;
+        q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
+        const bsri_decode_item item(m, b);
+        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2, own = head / (int)m.p.m_group;
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, own) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, own), from = bsri_dev_index(crow, dt, 0);
+        list = (int)((bsri_dev_index(crow, dt, 1) - from) * m.p.mask.block_cols);
+        col = (const char *)m.p.mask.col_indices + (cols + from << shift);
+        kind = m.p.kind ? m.p.kind + cols + from : nullptr;
+        keys = m.keys;
+        if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
+        table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
+    }
+    /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
+    __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.p.before));
+    }
+    __device__ __forceinline__ int high(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.p.after + 1));
+    }
+};
+/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows.
+   Units: the one whose keys are multiplied, the next one, whose keys may be asked for already. */
+template <class L> struct bsri_decode_control {
+    int key[L::TEAMS][L::STAGES][L::KEYS];
+    int whole[L::TEAMS][L::STAGES][L::TEAM];
+    uint64_t full[2];
+    bsri_decode_unit unit[2];
+
+    __device__ __forceinline__ const bsri_decode_unit &wait(int n) const {
+        bsri_mbarrier_wait(bsri_smem_address(&full[n % 2]), n / 2 & 1);
+        return unit[n % 2];
+    }
+    /* Unit n, by the warp whose turn it is; what it will ask for first comes to the L2. */
+    __device__ __forceinline__ void plan(const bsri_dev_decode &m, int n, int warp) {
+        const int lane = threadIdx.x % 32;
+        bsri_decode_unit &t = unit[n % 2];
+        if (n % L::WARPS != warp) return;
+        if (lane == 0)
+            t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
+        __syncwarp();
+#if __CUDA_ARCH__ >= 900
+        if (!t.rows) return;
+        const bsri_decode_item item(m, t.b);
+        const int64_t size = m.p.mask.index_dtype == BSR_I64 ? 8 : 4, all = t.list / m.p.mask.block_cols * size;
+        const int64_t from = bsri_divide((int64_t)t.part * m.part_keys, m.p.mask.block_cols) * size + lane * 128;
+        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128)
+            bsri_dev_prefetch(t.col + from);
+        for (int i = lane; i < t.rows; i += 32) {
+            const int at = t.packed + i, row = at / m.pack;
+            const int64_t q = item.at(m, BSRI_DECODE_Q, t.head + at - row * m.pack) +
+                              (t.br * m.p.mask.block_rows + row) * m.p.q.row_stride;
+            for (int d = 0; d < m.p.q.cols; d += 64) bsri_dev_prefetch((const char *)m.p.q.data + 2 * (q + d));
+        }
+#endif
+    }
+};
+
+/* Which keys a warp asks for: those of its team's steps, 16 a warp, of which some have keys that a row may attend to. */
+template <class L> struct bsri_decode_list {
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int team, warp, lane;      /* warp: of the team */
+    const bsri_decode_unit *t;       /* the unit at work, number `unit` */
+    const char *k, *v;
+    int from, end, steps, low, high; /* keys of the list; what any row may attend to */
+    int low_all, high_all;           /* what all may */
+    int at, base;                    /* the next step; the first of 32 of which `some` have keys */
+    uint32_t some;
+    int unit, key, place, page;      /* lane % 16's key of the next step, its row in its page */
+    bool done, ready;                /* there is no unit left; the next step's keys are looked up */
+
+    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, bsri_decode_control<L> &c, int warp_)
+        : m(m_), control(c), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), unit(-1), key(0), place(0),
+          page(0), done(false), ready(false) {
+        open();
+    }
+    __device__ __forceinline__ void open() {
+        t = &control.wait(++unit);
+        done = t->last, at = steps = 0, base = -32, some = 0;
+        if (!t->rows) return;
+        const bsri_decode_item item(m, t->b);
+        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t->head / (int)m.p.k_group);
+        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t->head / (int)m.p.v_group);
+        from = (int)bsri_min(t->list, (int64_t)t->part * m.part_keys);
+        end = t->part + 1 == m.parts ? t->list : (int)bsri_min(t->list, (int64_t)from + m.part_keys);
+        steps = ((end - from + L::KEYS - 1) / L::KEYS - team + L::TEAMS - 1) / L::TEAMS;
+        low = t->low(m, t->q_first), high = t->high(m, t->q_last), low_all = t->low(m, t->q_last);
+        high_all = t->high(m, t->q_first);
+    }
+    __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
+    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t->col, m.p.mask.index_dtype, n); }
+    __device__ __forceinline__ int kind(int n) const { return t->kind ? (int)t->kind[n] : 0; }
+    /* Has a step a block with keys that a row may attend to? */
+    __device__ __forceinline__ bool useful(int step) const {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int t0 = first(step), t1 = min(t0 + L::KEYS, end) - 1;
+        if (step >= steps) return false;
+        for (int n = (int)((uint32_t)t0 / bc); n <= (int)((uint32_t)t1 / bc); n++) {
+            const int x = column(n) * (int)bc, how = kind(n);
+            if (how == BSR_BLOCK_FULL ? x < t->keys : how == BSR_BLOCK_PARTIAL && x < high && x + (int)bc > low) return true;
+        }
+        return false;
+    }
+    /* Goes to the next step that is useful, from `at` on; false: there is none. */
+    __device__ __forceinline__ bool find() {
+        for (;;) {
+            if (at >= steps) return false;
+            if (at >= base + 32) base = at, some = __ballot_sync(~0u, useful(at + lane));
+            const uint32_t left = some >> (at - base);
+            if (left) {
+                at += __ffs((int)left) - 1;
+                return true;
+            }
+            at = base + 32;
+        }
+    }
+    /* Looks the keys of step `at` up. */
+    __device__ __forceinline__ void look() {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int i = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)i / bc), in = i - n * (int)bc;
+        key = BSRI_DECODE_NO_KEY, place = -1, page = 0;
+        if (i >= end) return;
+        const int c = column(n), how = kind(n), x = c * (int)bc + in;
+        if (x >= t->keys || (t->counts && in >= t->counts[c]) || how == BSR_BLOCK_SKIP) return;
+        if (how != BSR_BLOCK_FULL && (x < low || x >= high)) return;
+        key = how == BSR_BLOCK_FULL ? x | BSRI_DECODE_FULL : x, place = x;
+        if (!t->table) return;
+        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t->table[page];
+    }
+    /* The next step of this unit or, while that before it is multiplied, of the next one: its keys are looked up. */
+    __device__ __forceinline__ void prepare(int multiplied) {
+        ready = false;
+        while (!done) {
+            if (find()) {
+                look();
+                ready = true;
+                return;
+            }
+            if (unit > multiplied) return;
+            open();
+        }
+    }
+    /* No step of unit n is still to be asked for. */
+    __device__ __forceinline__ bool past(int n) const { return done || unit > n; }
+};
+
+/* A warp: 16 MT rows of the tile, and with its team the keys of some steps. */
+template <class L> struct bsri_decode_warp {
+    typedef typename L::type T;
+    static constexpr int HD = L::HD, MT = L::MT, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
+    static constexpr int BESIDE = 32 / CH; /* keys that a warp copies at once */
+    static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    typedef float scores[MT][NT][4];
+    typedef uint32_t parts[MT][NT / 2][4]; /* probabilities as an operand */
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int own, team, warp, lane, quad, pair; /* own: the warp's number; warp: of the team */
+    const uint32_t ring, queries;                /* of the team, of all, in shared memory */
+    int low[MT][2], high[MT][2];                 /* keys that the lane's rows may attend to */
+    float slope[MT][2];
+    int row[MT][2];
+    float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
+    uint32_t q[L::HOLD_Q ? KS : 1][4];
+
+    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, bsri_decode_control<L> &c, uint32_t memory, int warp_)
+        : m(m_), control(c), own(warp_), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), quad(lane / 4),
+          pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING + L::SCRATCH) {}
+    /* Queries to shared memory, where there is no room for them in registers. */
+    __device__ __forceinline__ void load_queries(const bsri_decode_unit &t, const bsri_decode_item &item) const {
+        for (int n = own * 32 + lane; n < L::ROWS * CH; n += L::WARPS * 32) {
+            const int r = n / CH, c = n % CH, at = min(r, t.rows - 1) + t.packed, i = at / m.pack;
+            const int64_t from = item.at(m, BSRI_DECODE_Q, t.head + at - i * m.pack) +
+                                 (t.br * m.p.mask.block_rows + i) * m.p.q.row_stride + c * 8;
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (r < t.rows && c * 8 < m.p.q.cols) x = bsri_dev_load16((const char *)m.p.q.data + 2 * from);
+            bsri_mma_put16(queries + r * LINE + (c ^ (r & 7)) * 16, x);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+    __device__ __forceinline__ void begin(const bsri_decode_unit &t) {
+        const bsri_decode_item item(m, t.b);
+        if (!L::HOLD_Q) load_queries(t, item);
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int n = (warp * MT + i) * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, of = at / m.pack;
+                const int64_t head = t.head + at - of * m.pack;
+                const bool there = n < t.rows;
+                row[i][h] = (int)(t.br * m.p.mask.block_rows) + of;
+                low[i][h] = there ? t.low(m, row[i][h]) : BSRI_DECODE_NO_KEY, high[i][h] = t.high(m, row[i][h]);
+                slope[i][h] = 0;
+                if (m.p.slopes.data)
+                    slope[i][h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data + 2 * (item.at(m, BSRI_DECODE_Q, head) +
+                                                                                          row[i][h] * m.p.q.row_stride + pair));
+#pragma unroll
+                for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
+                    q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
+                    q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+                }
+                top[i][h] = -bsri_dev_inf<float>(), sum[i][h] = 0;
+            }
+#pragma unroll
+        for (int d = 0; d < MT * HD / 2; d++) out[d / (HD / 2)][d / 4 % (HD / 8)][d % 4] = 0;
+    }
+    /* Asks for the keys of a step and their values. */
+    __device__ __forceinline__ void issue(const bsri_decode_list<L> &list, int stage) {
+        const bool whole = (list.key & BSRI_DECODE_FULL) || (list.key >= list.low_all && list.key < list.high_all);
+        const bool all = __all_sync(~0u, whole);
+        if (lane < 16) control.key[team][stage][warp * 16 + lane] = list.key;
+        if (lane == 0) control.whole[team][stage][warp] = all;
+        const int r0 = lane / CH, c = lane % CH, k_some = c * 8 < m.p.q.cols, v_some = c * 8 < m.p.v.cols;
+        const uint32_t to = ring + stage * L::STAGE + warp * 16 * LINE;
+#pragma unroll
+        for (int i = 0; i < 16; i += BESIDE) {
+            const int r = i + r0, place = __shfl_sync(~0u, list.place, r), page = __shfl_sync(~0u, list.page, r);
+            const int64_t at = max(place, 0);
+            const int bytes = place >= 0 ? 16 : 0;
+            const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
+            if (k_some) bsri_cp_async(piece, list.k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (v_some)
+                bsri_cp_async(piece + L::KEYS * LINE, list.v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
+        }
+    }
+    /* Scores of keys that begin at `keys`. */
+    __device__ __forceinline__ void form(scores &s, uint32_t keys) const {
+        uint32_t a[MT][4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t from = queries + (warp * MT * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at), bsri_dev_opaque(from); /* pieces' places are computed where they are used */
+        bsri_mma_load(b[0], at);
+#pragma unroll
+        for (int n = 0; n < KS * NT / 2; n++) {
+            const int j = n % (NT / 2), next = n + 1;
+            if (next < KS * NT / 2) bsri_mma_load(b[next % 2], (at ^ next / (NT / 2) * 32) + next % (NT / 2) * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                if (!L::HOLD_Q && j == 0) bsri_mma_load(a[i], (from ^ n / (NT / 2) * 32) + i * 16 * LINE);
+#pragma unroll
+                for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[i][e] = q[L::HOLD_Q ? n / (NT / 2) : 0][e];
+                bsri_mma<T>(s[i][2 * j], a[i], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(s[i][2 * j + 1], a[i], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
+    __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
+        bool shield = false;
+        if (m.modified) {
+#pragma unroll
+            for (int n = 0; n < MT * NT * 4; n++) {
+                const int i = n / (NT * 4), h = n / 2 % 2;
+                float &x = s[i][n / 4 % NT][n % 4];
+                x *= (float)m.p.scale;
+                if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
+                if (m.p.slopes.data) {
+                    const int key = keys[n / 4 % NT * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
+                    x -= slope[i][h] * fabsf((float)(key - row[i][h] - m.p.causal_offset));
+                }
+            }
+        }
+#pragma unroll
+        for (int w = 0; w < L::SPAN / 16; w++) {
+            if (whole[w]) continue;
+#pragma unroll
+            for (int n = 2 * w; n < 2 * w + 2; n++) {
+                const int2 both = *(const int2 *)&keys[n * 8 + pair];
+#pragma unroll
+                for (int e = 0; e < MT * 4; e++) {
+                    const int key = e % 2 ? both.y : both.x, i = e / 4, h = e / 2 % 2;
+                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+                    if (!open) s[i][n][e % 4] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
+                }
+            }
+        }
+        return __any_sync(~0u, shield);
+    }
+    /* Online softmax: scores become probabilities. */
+    __device__ __forceinline__ void fold(scores &s) {
+        bool grown = false;
+        float most[MT][2];
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            float x = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+#pragma unroll
+            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+            most[i][h] = x, grown |= !(x <= top[i][h]);
+        }
+        if (__any_sync(~0u, grown)) {
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                float x = bsri_dev_max(most[i][h], top[i][h]);
+                x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+                const float factor = x == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - x) * m.p.unit);
+                top[i][h] = x, sum[i][h] *= factor;
+#pragma unroll
+                for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * m.p.unit;
+#pragma unroll
+            for (int n = 0; n < NT * 2; n++) {
+                float &x = s[i][n / 2][2 * h + n % 2];
+                x = bsri_dev_exp2(fmaf(x, m.p.unit, -base)), sum[i][h] += x;
+            }
+        }
+    }
+    /* Is a value not finite? */
+    __device__ __forceinline__ bool odd(uint32_t values) const {
+        bool found = false;
+        for (int i = lane; i < L::SPAN * HD / 2; i += 32) {
+            const uint32_t x = bsri_mma_load_word(values + i * 4);
+            found |= (x & EXPONENT) == EXPONENT || (x >> 16 & EXPONENT) == EXPONENT;
+        }
+        return __any_sync(~0u, found);
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) {
+        float x[2];
+        bsri_dev_unpack(x, bits, T::DTYPE);
+        return x[0];
+    }
+    /* Adds probabilities times values one by one, but for what is forbidden: 0 times what is not finite would be NaN. */
+    __device__ __forceinline__ void add_odd(const parts &a, const int *keys, uint32_t values) {
+#pragma unroll 1
+        for (int n = 0; n < L::SPAN; n++) {
+            const int source = (lane & ~3) | (n % 8 / 2), key = keys[n];
+            float x[MT][2];
+            bool open[MT][2];
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                uint32_t w = 0;
+#pragma unroll
+                for (int j = 0; j < NT; j++) bsri_dev_pick(w, a[i][j / 2][j % 2 * 2 + h], n / 8, j);
+                x[i][h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+                open[i][h] = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+            }
+#pragma unroll 1
+            for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                const uint32_t y = bsri_mma_load_word(values + n * LINE + (d ^ (n & 7)) * 16 + pair * 2);
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        if (open[i][h])
+                            out[i][0][2 * h] += x[i][h] * number(y & 0xffffu), out[i][0][2 * h + 1] += x[i][h] * number(y >> 16);
+                    bsri_dev_rotate(out[i]);
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void add(const parts &a, uint32_t values) {
+        uint32_t b[2][4], at = values + lane % 16 * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at);
+        bsri_mma_load_t(b[0], at);
+#pragma unroll
+        for (int n = 0; n < NT / 2 * KS; n++) {
+            const int d = n % KS, next = n + 1;
+            if (next < NT / 2 * KS) bsri_mma_load_t(b[next % 2], (at ^ next % KS * 32) + next / KS * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                bsri_mma<T>(out[i][2 * d], a[i][n / KS], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(out[i][2 * d + 1], a[i][n / KS], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* The keys in a stage. */
+    __device__ __forceinline__ void step(int stage) {
+#pragma unroll 1
+        for (int first = 0; first < L::KEYS; first += L::SPAN) {
+            const int *keys = control.key[team][stage] + first;
+            const uint32_t at = ring + stage * L::STAGE + first * LINE, values = at + L::KEYS * LINE;
+            scores s = {};
+            parts a;
+            form(s, at);
+            const bool shield = modify(s, keys, control.whole[team][stage] + first / 16);
+            fold(s);
+#pragma unroll
+            for (int n = 0; n < MT * NT * 2; n++)
+                a[n / (NT * 2)][n / 4 % (NT / 2)][n % 4] =
+                    bsri_pack<T>(s[n / (NT * 2)][n / 2 % NT][n % 2 * 2], s[n / (NT * 2)][n / 2 % NT][n % 2 * 2 + 1]);
+            if (shield && odd(values)) add_odd(a, keys, values);
+            else add(a, values);
+        }
+    }
+    __device__ __forceinline__ void team_sync() const {
+        if (L::TEAM == 1) __syncwarp();
+        else bsri_named_sync(2 + team, 32 * L::TEAM);
+    }
+};
+/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and
+   the sum. */
+template <class L> struct bsri_decode_totals {
+    float sum[L::WARPS][4][L::HD + 4];
+    float2 top[L::WARPS][4];
+};
+/* Row 4 round + i of warp w of each team, row n of the tile, from those of the teams. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_unit &t,
+                                                 const bsri_decode_totals<L> &totals, int w, int i, int n) {
+    const bsri_decode_item item(m, t.b);
+    const int at = t.packed + n, of = at / m.pack, lane = threadIdx.x % 32;
+    const int64_t row = t.br * m.p.mask.block_rows + of, head = t.head + at - of * m.pack;
+    const int64_t whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
+    float top = -bsri_dev_inf<float>(), sum = 0, weight[L::TEAMS];
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::TEAM + w][i].x);
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) {
+        const float2 x = totals.top[team * L::TEAM + w][i];
+        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit), sum += weight[team] * x.y;
+    }
+    if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
+    if (m.parts > 1 && top == -bsri_dev_inf<float>()) return;
+    const bsri_decode_row end = m.parts > 1 ? bsri_decode_row() : bsri_decode_row(m, item, t.b, head, row, top, sum, lane == 0);
+    for (int d = lane * 4; d < m.p.v.cols; d += 128) {
+        float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int team = 0; team < L::TEAMS; team++) {
+            const float4 y = *(const float4 *)&totals.sum[team * L::TEAM + w][i][d];
+            x.x += weight[team] * y.x, x.y += weight[team] * y.y, x.z += weight[team] * y.z, x.w += weight[team] * y.w;
+        }
+        if (m.parts > 1) *(float4 *)(bsri_decode_sums(m, t.part, whole) + d) = x;
+        else end.store(m, d, x);
+    }
+}
+/* A unit's end: all warps that multiply. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t,
+                                                   bsri_decode_totals<L> &totals) {
+    const int rows = t.rows; /* behind the last barrier another unit may stand there */
+#pragma unroll
+    for (int e = 0; e < L::MT * 2; e++) {
+        float &all = w.sum[e / 2][e % 2];
+        all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
+    }
+#pragma unroll
+    for (int round = 0; round < 4 * L::MT; round++) {
+        const int i = round / 4, h = round / 2 % 2;
+        if (4 * round >= rows) break; /* the team's first warp has none, nor has another */
+        if (w.quad / 4 == round % 2) {
+            float *const to = totals.sum[w.own][w.quad % 4] + w.pair;
+            if (w.pair == 0) totals.top[w.own][w.quad % 4] = make_float2(w.top[i][h], w.sum[i][h]);
+#pragma unroll
+            for (int d = 0; d < L::HD / 8; d++) *(float2 *)(to + d * 8) = make_float2(w.out[i][d][2 * h], w.out[i][d][2 * h + 1]);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+        for (int n = w.own; n < 4 * L::TEAM; n += L::WARPS) {
+            const int tile_row = n / 4 * 16 * L::MT + 4 * round + n % 4;
+            if (tile_row < rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+}
+/* The warps that multiply, which ask for their keys themselves. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory,
+                                                     int warp) {
+    bsri_decode_list<L> list(m, c, warp);
+    bsri_decode_warp<L> w(m, c, bsri_smem_address(memory), warp);
+    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)(memory + L::RING);
+    int left = 0, ahead = 0; /* steps under way of the unit at work, of the next one */
+    uint32_t there = 0;      /* which stages have one */
+    const auto ask = [&](int unit, int stage) {
+        if (!list.ready) list.prepare(unit);
+        if (list.ready) {
+            w.issue(list, stage);
+            there |= 1u << stage, left += list.unit == unit, ahead += list.unit != unit, list.at++;
+            list.prepare(unit);
+        }
+        bsri_cp_async_commit();
+    };
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++) ask(0, i);
+    int stage = 0;
+#pragma unroll 1
+    for (int unit = 0;; unit++, left = ahead, ahead = 0) {
+        const bsri_decode_unit &t = c.unit[unit % 2]; /* the list is there already */
+        if (t.last) return;
+        if (t.rows) w.begin(t);
+#pragma unroll 1
+        while (left || !list.past(unit)) {
+            bsri_cp_async_wait<L::STAGES - 2>();
+            w.team_sync();
+            ask(unit, stage ? stage - 1 : L::STAGES - 1);
+            if (there >> stage & 1) {
+                there &= ~(1u << stage), left--;
+                if (w.warp * 16 * L::MT < t.rows) w.step(stage);
+            }
+            stage = stage + 1 == L::STAGES ? 0 : stage + 1;
+        }
+        if (t.rows) bsri_decode_finish<L>(w, t, totals);
+        else bsri_named_sync(1, L::WARPS * 32);
+        c.plan(m, unit + 2, warp); /* where this unit stood, which nobody reads any more */
+    }
+}
+#endif
+
+/* bsri_attention_decode: a CTA stays and takes units, a part of the keys of a tile of packed query rows each, in turn.
+   Its tile is the choice of bsri_decode_choose() (>>cuda-plan-rows).
+
+   Threads: WARPS warps in teams of TEAM, each warp 16 MT of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th
+   step of the part, and each of its warps asks for 16 keys of that and their values, by lists that go on with the next unit while
+   this one is multiplied. Teams don't wait for each other until a unit ends. Warps plan units in turn.
+
+   Shared memory (dynamic):
+     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of
+                  line r stands at c ^ (r & 7). What lies beyond a key's columns is zero
+     RING         sums on their way from team to team, four rows of each warp
+     then         without HOLD_Q: queries, in the form of keys
+     then         bsri_decode_control: which keys the stages hold, which of them all rows may attend to; two units, barriers
+
+   barrier   count   arrives                           waits                      phase
+   full[2]   1       lane 0 of the warp that planned   each warp, where it asks   round of the two, modulo 2
+   bar 1: all warps, when a unit ends, whose place may be planned anew then; bar 2 + team: a team of several warps
+
+   Stages have no mbarrier: a step is a cp.async group of each thread, empty ones among them. When a team has met, the step's
+   copies have landed, and nobody reads the step before it any more, whose stage is filled next.
+
+   Keys are found by the list of their block row, lane by lane, one step ahead: any width of blocks, any order of pages. 32 steps
+   at a time are looked through for those without a key that a row may attend to, which are left out. Keys that are not there are
+   zeros in shared memory, and forbidden.
+
+   Sums: as in bsri_attention_mma(). Where a score is forbidden though its key is there, and a value in the stage is not finite,
+   values are added one by one.
+
+   Order: 1. The first two units are planned; each other one when the unit two before it is done.
+          2. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
+          3. A unit ends: teams' sums are added in their order, and stored: in the workspace, or divided in out. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(128) char bsri_decode_memory[];
+    bsri_decode_control<L> &c = *(bsri_decode_control<L> *)(bsri_decode_memory + L::SHARED - L::CONTROL);
+    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH,
+                  "as the tile says");
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
+    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+        for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
+    bsri_pdl_wait();
+    c.plan(m, 0, warp), c.plan(m, 1, warp);
+    bsri_decode_multiply<L>(m, c, bsri_decode_memory, warp);
+#endif
+}
+
+/* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1)
+    bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    __shared__ float weight[BSRI_DECODE_PARTS];
+    __shared__ float2 shares[L::THREADS / 32];
+    __shared__ float4 sums[L::THREADS / 16][17];
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = L::THREADS / 32, wide = m.p.v.cols > 64;
+    const int lanes = wide ? 32 : 16, sub = threadIdx.x / lanes, subs = L::THREADS / lanes, own = threadIdx.x % lanes;
+    bsri_pdl_wait();
+    for (int64_t n = blockIdx.x; n < m.rows; n += gridDim.x) {
+        const int64_t whole = bsri_divide(n, m.p.q.rows), row = n - whole * m.p.q.rows, b = bsri_divide(whole, m.p.heads);
+        float top = -bsri_dev_inf<float>(), sum = 0;
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) top = bsri_dev_max(top, bsri_decode_tops(m, i, n)->x);
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        if (lane == 0) shares[warp].x = top;
+        __syncthreads();
+        for (int i = 0; i < warps; i++) top = bsri_dev_max(top, shares[i].x);
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) {
+            const float2 x = *bsri_decode_tops(m, i, n);
+            const bool some = x.x > -bsri_dev_inf<float>() || x.x != x.x;
+            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit);
+            weight[i] = some ? w : -1.0f, sum += w * x.y;
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0) shares[warp].y = sum;
+        __syncthreads();
+        sum = 0;
+        for (int i = 0; i < warps; i++) sum += shares[i].y;
+        const bsri_decode_item item(m, b);
+        const bsri_decode_row end(m, item, b, whole - b * m.p.heads, row, top, sum, threadIdx.x == 0);
+        for (int d0 = 0; d0 < m.p.v.cols; d0 += lanes * 4) {
+            const int d = d0 + own * 4;
+            float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+            for (int i = sub; i < m.parts && d < m.p.v.cols; i += subs) {
+                const float w = weight[i];
+                if (w < 0) continue; /* nothing was stored */
+                const float4 y = *(const float4 *)(bsri_decode_sums(m, i, n) + d);
+                x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+            }
+            for (int half = 0; half < lanes; half += 16) { /* 64 columns at a time */
+                if (own / 16 * 16 == half) sums[sub][own % 16] = x;
+                __syncthreads();
+                if (threadIdx.x < 16 && d0 + half * 4 + threadIdx.x * 4 < m.p.v.cols) {
+                    float4 all = sums[0][threadIdx.x];
+                    for (int i = 1; i < subs; i++) {
+                        const float4 y = sums[i][threadIdx.x];
+                        all.x += y.x, all.y += y.y, all.z += y.z, all.w += y.w;
+                    }
+                    end.store(m, d0 + half * 4 + threadIdx.x * 4, all);
+                }
+                __syncthreads();
+            }
+        }
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-merge: one result of attention from partial ones                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A warp a row: each lane has a part's log-sum-exp, then columns. As bsri_partial_row(). */
+template <class F>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows;
+         n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+        const int64_t item = bsri_divide(n, p.out.rows), row = n - item * p.out.rows;
+        int64_t at[4] = {0, 0, 0, 0}, rest = item;
+#pragma unroll
+        for (int i = 3; i >= 0; i--) { /* at: the item's place in each dimension */
+            const int d = p.batch.dims - 4 + i;
+            const int64_t outer = d > 0 ? bsri_divide(rest, p.batch.size[d]) : 0;
+            at[i] = d >= 0 ? rest - (d > 0 ? outer * p.batch.size[d] : 0) : 0, rest = outer;
+        }
+        const bsri_dev_partial &own = p.part[lane < p.count ? lane : 0];
+        double y = -bsri_dev_inf<double>(), top, sum;
+        if (lane < p.count) {
+            int64_t from = row * own.y_row;
+            for (int i = 0; i < 4; i++) from += at[i] * own.y_step[i];
+            y = bsri_dev_load<double>(own.y, own.y_dtype, from);
+        }
+        top = y;
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        sum = y == -bsri_dev_inf<double>() ? 0.0 : exp(y - top);
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        const bool some = top > -bsri_dev_inf<double>() && top < bsri_dev_inf<double>(), bad = !some && !(top < 0);
+        const double weight = some ? exp(y - top) / sum : 0.0;
+        const uint32_t there = __ballot_sync(~0u, y != -bsri_dev_inf<double>());
+        if (p.lse.data && lane == 0)
+            bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride,
+                           some ? top + log(sum) : top);
+        const int64_t to = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        for (int64_t d0 = 0; d0 < p.out.cols; d0 += 128) {
+            F x[4] = {};
+            for (int k = 0; k < p.count; k++) {
+                const bsri_dev_partial &part = p.part[k];
+                const F w = (F)__shfl_sync(~0u, weight, k);
+                int64_t from = row * part.x_row;
+                if (!(there >> k & 1)) continue;
+#pragma unroll
+                for (int i = 0; i < 4; i++) from += at[i] * part.x_step[i];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int64_t d = d0 + e * 32 + lane;
+                    if (d < p.out.cols) x[e] += w * bsri_dev_number<F>(part.x, p.x_dtype, from + d * part.x_col);
+                }
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int64_t d = d0 + e * 32 + lane;
+                if (d < p.out.cols)
+                    bsri_dev_store(p.out.data, p.out.dtype, to + d * p.out.col_stride, bad ? bsri_dev_nan<F>() : x[e]);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-scores: attention's backward: what happens to a score, which blocks a line has      */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_dev_user_gradient(int id, float g, float s, const bsr_position *at, const void *user_data) {
+    (void)s, (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_SCORE_GRADIENTS
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: return name##_gradient(g, s, at, user_data);
+        BSR_USER_SCORE_GRADIENTS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: return g;
+    }
+}
+__device__ __forceinline__ bool bsri_dev_makes(const bsri_dev_gradient &p, int output) { return p.makes >> output & 1; }
+
+/* A score: its probability as values meet it; its gradient as what is added sees it, and as products see it. */
+template <class F> struct bsri_dev_part {
+    F p, ds, product;
+};
+/* One batch item of the call, of those that are summed into an item of the outputs. Its rows count from 0; low, limit: columns
+   that conditions let any line of the work tile meet. */
+struct bsri_dev_turn : bsri_dev_query {
+    const char *result, *norm, *d_result, *d_norm; /* out, lse, d_out, d_lse of the item */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, int64_t o, int64_t r) {
+        const int64_t outer = bsri_divide(r, p.share), heads = bsri_divide(p.f.heads, p.share);
+        const int64_t of = bsri_reduce_item(&p.whole, &p.outer, o, outer), above = bsri_divide(of, heads);
+        item = above * p.f.heads + (of - above * heads) * p.share + (r - outer * p.share);
+        batch = bsri_divide(item, p.f.heads), head = item - batch * p.f.heads, row = 0;
+        begin_item(p.f);
+        result = bsri_dev_at(p.f.out.data, p.f.out.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.out));
+        norm = bsri_dev_at(p.f.lse.data, p.f.lse.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.lse));
+        d_result = bsri_dev_at(p.d_out.data, p.d_out.dtype, bsri_dense_offset(&p.f.batch, item, &p.d_out));
+        d_norm = bsri_dev_bias_base(&p.f.batch, item, &p.d_lse);
+    }
+    __device__ __forceinline__ void bound(const bsri_dev_gradient &p, int64_t line, int64_t lines) {
+        if (p.keys) {
+            low = line - p.f.causal_offset - p.f.after;
+            limit = bsri_min(q_rows, line + lines - p.f.causal_offset + p.f.before);
+        } else {
+            low = line + p.f.causal_offset - p.f.before;
+            limit = bsri_min(k_rows, line + lines + p.f.causal_offset + p.f.after);
+        }
+    }
+    /* lse of a row (what is no number is NaN), and delta, which each lane of the warp gets. */
+    template <class F>
+    __device__ __forceinline__ void statistics(const bsri_dev_gradient &p, int64_t at, F &lse, F &delta) const {
+        F sum = 0;
+        for (int64_t d = threadIdx.x % 32; d < p.f.v.cols; d += 32) {
+            const F x = bsri_dev_number<F>(result, p.f.out.dtype, at * p.f.out.row_stride + d * p.f.out.col_stride);
+            if (x != 0) /* a row that attends to nothing has none of d_out, whatever that holds */
+                sum += x * bsri_dev_number<F>(d_result, p.d_out.dtype, at * p.d_out.row_stride + d * p.d_out.col_stride);
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (d_norm) sum -= bsri_dev_number<F>(d_norm, p.d_lse.dtype, at * p.d_lse.row_stride);
+        lse = bsri_dev_number<F>(norm, p.f.lse.dtype, at * p.f.lse.row_stride), delta = sum;
+        if (!(lse < bsri_dev_inf<F>())) lse = bsri_dev_nan<F>();
+    }
+    /* Of a score that is allowed by lengths: s: scaled, dp: d_out v^T, value: element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ bsri_dev_part<F> part(const bsri_dev_gradient &p, F s, F dp, int64_t at_row, int64_t col,
+                                                     int64_t value, bool full, F lse, F delta) const {
+        const F none = -bsri_dev_inf<F>();
+        const bsr_position at = position(at_row, col);
+        bsri_dev_part<F> r = {0, 0, 0};
+        F cap = 1;
+        if (p.f.softcap > 0) {
+            const F x = bsri_dev_tanh(s / (F)p.f.softcap);
+            s = (F)p.f.softcap * x, cap = (1 - x) * (1 + x);
+        }
+        const F raw = add(p.f, s, at_row, col, value);
+        s = p.f.score_function ? (F)bsri_dev_user_score(p.f.score_function, (float)raw, &at, p.f.user_data) : raw;
+        s = forbid(p.f, s, at_row, col, value, full);
+        if (s == none || lse == none) return r;
+        r.p = s - lse == s - lse ? bsri_dev_exp(s - lse) : bsri_dev_nan<F>();
+        if (r.p == 0) return r; /* whatever dp is */
+        const F p_whole = r.p;
+        if (p.f.drops) {
+            const bool dropped = drop(p.f, at_row, col);
+            r.p = dropped ? F(0) : r.p, dp = dropped ? F(0) : dp * (F)p.f.keep_scale;
+        }
+        r.ds = p_whole * (dp - delta);
+        if (p.derives)
+            r.ds = (F)bsri_dev_user_gradient(p.f.score_function, (float)r.ds, (float)raw, &at, p.f.user_data);
+        r.product = r.ds * cap;
+        return r;
+    }
+};
+
+/* The stored blocks of a line's row of blocks: as they are listed; by keys in the transposed index, or found by a look at all
+   blocks. All warps of a CTA walk alike. */
+struct bsri_dev_line_blocks {
+    const void *row, *position;
+    int64_t at, end, block, other; /* other: along the columns: of an entry by queries its block column, by keys its block row */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const bsr_matrix &m = p.f.mask;
+        const int dt = m.index_dtype;
+        row = position = nullptr, other = 0;
+        if (p.keys && m.transposed_index) {
+            const char *view = (const char *)m.transposed_index;
+            const int64_t shift = m.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * p.index.entries;
+            const void *ccol = bsri_dev_at(view + p.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&m) + 1));
+            row = bsri_dev_at(view + p.index.at[BSRI_ROW], dt, shift);
+            position = bsri_dev_at(view + p.index.at[BSRI_POSITION], dt, shift);
+            at = bsri_index(ccol, dt, line), end = bsri_index(ccol, dt, line + 1);
+        } else {
+            at = bsri_index(t.mask.crow, dt, p.keys ? 0 : line);
+            end = bsri_index(t.mask.crow, dt, p.keys ? p.f.block_rows : line + 1);
+        }
+    }
+    __device__ __forceinline__ bool next(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const int dt = p.f.mask.index_dtype, lane = threadIdx.x % 32;
+        if (!p.keys || position) {
+            if (at >= end) return false;
+            block = p.keys ? bsri_index(position, dt, at) : at;
+            other = bsri_index(p.keys ? row : t.mask.col, dt, at++);
+            return true;
+        }
+        while (at < end) {
+            uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(t.mask.col, dt, at + lane) == line);
+            at += found ? __ffs((int)found) - 1 : 32;
+            if (!found) continue;
+            for (;; other += 32) { /* the block row that the entry lies in, from the last one on */
+                const int64_t below = other + lane + 1;
+                found = __ballot_sync(~0u, below >= p.f.block_rows || bsri_index(t.mask.crow, dt, below) > at);
+                if (found) break;
+            }
+            other += __ffs((int)found) - 1, block = at++;
+            return true;
+        }
+        return false;
+    }
+    /* Columns [from, to) of the block at hand that any of the tile's lines may meet; what it is. */
+    __device__ __forceinline__ int range(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t &from, int64_t &to) const {
+        if (!p.keys) return t.keys(p.f, block, other, from, to);
+        const int what = t.kind_of(p.f, block);
+        from = other * p.f.mask.block_rows, to = bsri_min(t.q_rows, from + p.f.mask.block_rows);
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, t.low), to = bsri_min(to, t.limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-simt: any dtype, head size, block size, stride; what is summed over all lines       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Rows of an operand of one item. */
+struct bsri_dev_rows {
+    const char *data;
+    int64_t row_stride, col_stride;
+    int dtype;
+    __device__ __forceinline__ void set(const char *of, const bsr_dense &d) {
+        data = of, row_stride = d.row_stride, col_stride = d.col_stride, dtype = d.dtype;
+    }
+};
+
+/* A work tile: SIDE lines, which meet SIDE columns at a time. What all threads know alike stands here, too: registers are
+   scarce. */
+template <class L> struct bsri_gradient_simt_work {
+    typedef typename L::number F;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = 16, TX = SIDE / RN, PANELS = L::PANELS;
+    typedef F sums[RM][RN];
+    F a[KC][SIDE + 1], b[KC][SIDE + 1];            /* + 1: both fill orders stay free of bank conflicts */
+    F score[SIDE][SIDE + 1], grad[SIDE][SIDE + 1]; /* scores, then probabilities (or ds); dp, then gradients for products */
+    F lse[SIDE], delta[SIDE];                      /* of queries */
+    F bias[SIDE], slope[SIDE];                     /* sums of lines */
+};
+struct bsri_gradient_place {
+    bsri_dev_turn t;
+    bsri_dev_line_blocks blocks;
+    bsri_dev_rows line_s, line_dp, col_s,
+        col_dp;                     /* whose products are scores and dp: q, d_out and k, v, or the other way round */
+    int64_t o, of, inner, line, d0; /* item; row of blocks, first line in it, of all; first column of outputs */
+    int64_t from, to;               /* columns of the block at hand */
+    int lines, there, panel;        /* lines; those that lengths leave */
+    bool more, full;
+
+    __device__ __forceinline__ void turn(const bsri_dev_gradient &p, int64_t r) {
+        t.begin(p, o, r), t.bound(p, line, lines);
+        (p.keys ? col_s : line_s).set(t.q, p.f.q), (p.keys ? col_dp : line_dp).set(t.d_result, p.d_out);
+        (p.keys ? line_s : col_s).set(t.k, p.f.k), (p.keys ? line_dp : col_dp).set(t.v, p.f.v);
+        int64_t most = t.q_rows;
+        if (p.keys) most = bsri_min(t.k_rows, of * p.f.mask.block_cols + (t.counts ? t.counts[of] : p.f.mask.block_cols));
+        there = (int)bsri_max(0, bsri_min(lines, most - line));
+    }
+};
+template <class L> struct bsri_gradient_simt_tile_of {
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    typedef typename memory::sums sums;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = memory::KC, TX = memory::TX, PANELS = L::PANELS;
+    const bsri_dev_gradient &p;
+    memory &s;
+    bsri_gradient_place &w;
+
+    __device__ __forceinline__ bsri_gradient_simt_tile_of(const bsri_dev_gradient &p_, memory &s_, bsri_gradient_place &w_)
+        : p(p_), s(s_), w(w_) {}
+    /* to = scale times lines of x times `width` columns of y from `col` on: `depth` products. */
+    __device__ __forceinline__ void multiply(F (&to)[SIDE][SIDE + 1], const bsri_dev_rows &x, const bsri_dev_rows &y, int64_t col,
+                                             int width, int64_t depth, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+        sums sum = {};
+        for (int64_t k0 = 0; k0 < depth; k0 += KC) {
+            const int kc = (int)bsri_min(KC, depth - k0);
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int m = x.col_stride == 1 ? i / KC : i % SIDE, k = x.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (w.line + m) * x.row_stride + (k0 + k) * x.col_stride;
+                s.a[k][m] = m < w.there && k < kc ? bsri_dev_number<F>(x.data, x.dtype, at) : F(0);
+            }
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int n = y.col_stride == 1 ? i / KC : i % SIDE, k = y.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (col + n) * y.row_stride + (k0 + k) * y.col_stride;
+                s.b[k][n] = n < width && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+            }
+            __syncthreads();
+            for (int k = 0; k < kc; k++) {
+                F c[RM], d[RN];
+#pragma unroll
+                for (int i = 0; i < RM; i++) c[i] = s.a[k][ty * RM + i];
+#pragma unroll
+                for (int j = 0; j < RN; j++) d[j] = s.b[k][tx + j * TX];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+#pragma unroll
+                    for (int j = 0; j < RN; j++) sum[i][j] += c[i] * d[j];
+            }
+            __syncthreads();
+        }
+        lay(to, sum, scale);
+    }
+    __device__ __forceinline__ void lay(F (&to)[SIDE][SIDE + 1], const sums &x, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int i = 0; i < RM; i++)
+#pragma unroll
+            for (int j = 0; j < RN; j++) to[ty * RM + i][tx + j * TX] = x[i][j] * scale;
+        __syncthreads();
+    }
+    /* lse and delta of n queries from `row` on. */
+    __device__ __forceinline__ void statistics(int64_t row, int n) const {
+        for (int i = threadIdx.x / 32; i < n; i += L::THREADS / 32) {
+            F lse, delta;
+            w.t.statistics<F>(p, row + i, lse, delta);
+            if (threadIdx.x % 32 == 0) s.lse[i] = lse, s.delta[i] = delta;
+        }
+        __syncthreads();
+    }
+    /* Scores become what products and sums want of them; what is there of each by itself is stored. */
+    __device__ __forceinline__ void form(int64_t col, int width) const {
+        const bsr_matrix &m = p.f.mask;
+        const int64_t block = w.blocks.block, in = col - w.blocks.other * (p.keys ? m.block_rows : m.block_cols);
+        const int64_t in_row = p.keys ? in : w.inner, in_col = p.keys ? w.inner : in;
+        const bool probable = bsri_dev_makes(p, BSRI_GRAD_V), scores = bsri_dev_makes(p, BSRI_GRAD_SCORES) && w.panel == 0;
+        const bool biases = bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS && w.panel == 0;
+        for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+            const int x = i / SIDE, y = i % SIDE, r = p.keys ? y : x, c = p.keys ? x : y;
+            bsri_dev_part<F> part = {0, 0, 0};
+            if (x < w.there && y < width) {
+                const int64_t at_row = (p.keys ? col : w.line) + r, at_col = (p.keys ? w.line : col) + c;
+                part = w.t.part<F>(p, s.score[x][y], s.grad[x][y], at_row, at_col,
+                                   block * p.f.ms[0] + (in_row + r) * p.f.ms[1] + (in_col + c) * p.f.ms[2], w.full, s.lse[r],
+                                   s.delta[r]);
+                if (scores)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values + block * p.score_strides[0] +
+                                       (in_row + r) * p.score_strides[1] + (in_col + c) * p.score_strides[2], part.ds);
+                if (biases) {
+                    F &sum = ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                                  bsri_dev_bias_at(&p.d_bias, at_row, at_col)];
+                    sum += part.ds;
+                }
+            }
+            s.score[x][y] = probable ? part.p : part.ds, s.grad[x][y] = part.product;
+        }
+        __syncthreads();
+    }
+    /* Sums of lines, a warp each. */
+    __device__ __forceinline__ void sum_lines(int64_t col, int width) const {
+        for (int x = threadIdx.x / 32; x < w.there; x += L::THREADS / 32) {
+            F all = 0, far = 0;
+            for (int y = threadIdx.x % 32; y < width; y += 32) {
+                const int64_t away = (p.keys ? w.line + x - col - y : col + y - w.line - x) - p.f.causal_offset;
+                all += s.score[x][y], far -= s.score[x][y] * (F)(away < 0 ? -away : away);
+            }
+            for (int d = 16; d; d /= 2) all += __shfl_xor_sync(~0u, all, d), far += __shfl_xor_sync(~0u, far, d);
+            if (threadIdx.x % 32 == 0) s.bias[x] += all, s.slope[x] += far;
+        }
+        __syncthreads();
+    }
+    /* out += x times rows of y from `col` on, its columns from w.d0 on, PANELS times SIDE of them. */
+    __device__ __forceinline__ void add(sums (&out)[PANELS], const F (&x)[SIDE][SIDE + 1], const bsri_dev_rows &y, int64_t col,
+                                        int width, int64_t depth) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t first = w.d0 + panel * SIDE;
+            for (int k0 = 0; k0 < width && first < depth; k0 += KC) {
+                const int kc = width - k0 < KC ? width - k0 : KC;
+                for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                    const int n = y.col_stride == 1 ? i % SIDE : i / KC, k = y.col_stride == 1 ? i / SIDE : i % KC;
+                    const int64_t at = (col + k0 + k) * y.row_stride + (first + n) * y.col_stride;
+                    s.b[k][n] = first + n < depth && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+                }
+                __syncthreads();
+                for (int k = 0; k < kc; k++) {
+#pragma unroll
+                    for (int i = 0; i < RM; i++) {
+                        const F f = x[ty * RM + i][k0 + k];
+                        if (f == 0) continue; /* what is forbidden: whatever y holds */
+#pragma unroll
+                        for (int j = 0; j < RN; j++) out[panel][i][j] += f * s.b[k][tx + j * TX];
+                    }
+                }
+                __syncthreads();
+            }
+        }
+    }
+    __device__ __forceinline__ void store(const bsr_dense &d, const sums (&out)[PANELS], F scale) const {
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t from = w.d0 + panel * SIDE, first = bsri_dense_offset(&p.outer, w.o, &d) + w.line * d.row_stride;
+            lay(s.score, out[panel], scale);
+            for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+                const int m = d.col_stride == 1 ? i / SIDE : i % SIDE, n = d.col_stride == 1 ? i % SIDE : i / SIDE;
+                if (m < w.lines && from + n < d.cols)
+                    bsri_dev_store(d.data, d.dtype, first + m * d.row_stride + (from + n) * d.col_stride, s.score[m][n]);
+            }
+            __syncthreads();
+        }
+    }
+    /* Zeros in what is stored or added score by score, for the tile's lines; in d_scores also for rows past the last query. */
+    __device__ __forceinline__ void clear(void) const {
+        const int64_t rows = bsri_min(p.f.tile_rows, p.f.mask.block_rows - w.inner), cols = p.f.mask.block_cols;
+        if (bsri_dev_makes(p, BSRI_GRAD_SCORES)) { /* of one item of the call */
+            if (threadIdx.x == 0) w.t.begin(p, w.o, 0);
+            __syncthreads();
+            const int64_t *ss = p.score_strides, from = bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values;
+            const int64_t end = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of + 1);
+            for (int64_t block = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of); block < end; block++)
+                for (int64_t i = threadIdx.x; i < rows * cols; i += L::THREADS)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   from + block * ss[0] + (w.inner + i / cols) * ss[1] + i % cols * ss[2], F(0));
+        }
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS) {
+            F *const to = (F *)p.d_bias.data + bsri_dense_offset(&p.outer, w.o, &p.d_bias) + w.line * p.d_bias.row_stride;
+            for (int64_t i = threadIdx.x; i < w.lines * p.d_bias.cols; i += L::THREADS)
+                to[i / p.d_bias.cols * p.d_bias.row_stride + i % p.d_bias.cols * p.d_bias.col_stride] = 0;
+        }
+        __syncthreads();
+    }
+    /* Everything that one item of the call has for the tile. */
+    __device__ __forceinline__ void turn(sums (&d)[PANELS], sums (&dv)[PANELS]) const {
+        const bool makes_v = bsri_dev_makes(p, BSRI_GRAD_V), makes_d = bsri_dev_makes(p, p.keys ? BSRI_GRAD_K : BSRI_GRAD_Q);
+        if (!w.there) return;
+        if (!p.keys) statistics(w.line, w.there);
+        if (threadIdx.x == 0) w.blocks.begin(p, w.t, w.of);
+        for (;;) {
+            __syncthreads();
+            if (threadIdx.x < 32) {
+                bsri_dev_line_blocks blocks = w.blocks;
+                const bool more = blocks.next(p, w.t, w.of);
+                __syncwarp();
+                if (threadIdx.x == 0) {
+                    w.blocks = blocks, w.more = more;
+                    if (more) w.full = blocks.range(p, w.t, w.from, w.to) == BSR_BLOCK_FULL;
+                }
+            }
+            __syncthreads();
+            if (!w.more) break;
+            for (int64_t col = w.from; col < w.to; col += SIDE) {
+                const int width = (int)bsri_min(SIDE, w.to - col);
+                if (p.keys) statistics(col, width);
+                multiply(s.score, w.line_s, w.col_s, col, width, p.f.q.cols, (F)p.f.scale);
+                if (p.makes != BSRI_BIT(BSRI_GRAD_V)) multiply(s.grad, w.line_dp, w.col_dp, col, width, p.f.v.cols, F(1));
+                form(col, width);
+                if (sums_lines(p) && w.panel == 0) sum_lines(col, width);
+                if (makes_v) add(dv, s.score, w.col_dp, col, width, p.f.v.cols);
+                if (makes_d) add(d, s.grad, w.col_s, col, width, p.f.q.cols);
+            }
+        }
+    }
+    static __device__ __forceinline__ bool sums_lines(const bsri_dev_gradient &p) {
+        return bsri_dev_makes(p, BSRI_GRAD_SLOPES) || (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form != BSRI_BIAS_ELEMENTS);
+    }
+    /* The lines of tile `at` of item w.o; their sums are added to what the first thread has of slopes and bias. */
+    __device__ __forceinline__ void lines(int64_t at, F &slopes, F &bias) const {
+        const int64_t block = p.keys ? p.f.mask.block_cols : p.f.mask.block_rows;
+        sums d[PANELS] = {}, dv[PANELS] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            w.of = bsri_divide(at, p.f.tiles), w.inner = (at - w.of * p.f.tiles) * p.f.tile_rows;
+            w.line = w.of * block + w.inner;
+            w.lines = (int)bsri_min(bsri_min(p.f.tile_rows, block - w.inner), p.lines - w.line);
+        }
+        __syncthreads();
+        if (w.panel == 0) clear();
+        if (w.lines <= 0) return;
+        if (threadIdx.x < SIDE) s.bias[threadIdx.x] = s.slope[threadIdx.x] = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) w.turn(p, r);
+            __syncthreads();
+            turn(d, dv);
+        }
+        __syncthreads();
+        if (bsri_dev_makes(p, BSRI_GRAD_V)) store(p.dv, dv, (F)p.f.keep_scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_K)) store(p.dk, d, (F)p.f.scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_Q)) store(p.dq, d, (F)p.f.scale);
+        if (!sums_lines(p) || w.panel) return;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_LINES && threadIdx.x < w.lines)
+            ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                 (w.line + threadIdx.x) * (p.keys ? p.d_bias.col_stride : p.d_bias.row_stride)] =
+                s.bias[threadIdx.x];
+        for (int i = 0; i < w.lines && threadIdx.x == 0; i++) slopes += s.slope[i], bias += s.bias[i];
+    }
+};
+
+/* bsri_gradient_simt: a CTA takes work tiles in turn, or groups of them.
+   Its tile is the choice of bsri_simt_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: 256, each with RM x RN of a tile of scores, and of PANELS tiles of the outputs' columns.
+   Shared memory: dynamic: bsri_gradient_simt_work; static: bsri_gradient_place, written by the first thread or warp.
+
+   Order: for each item that is summed: for each block of the lines' row of blocks: for each SIDE columns:
+          1. lse and delta of queries: where these are lines once for the item.
+          2. Scores and d_out v^T by FFMA, to shared memory; they become probabilities and gradients there.
+          3. Lines of the outputs: += probabilities times d_out, += gradients times q or k. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
+    bsri_gradient_simt(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    static_assert(sizeof(memory) <= L::SHARED, "too little shared memory");
+    extern __shared__ __align__(16) char bsri_gradient_memory[];
+    __shared__ bsri_gradient_place w;
+    const bsri_gradient_simt_tile_of<L> tile(p, *(memory *)bsri_gradient_memory, w);
+    const int64_t per_item = p.groups * p.f.panels;
+    for (int64_t work = blockIdx.x; work < p.outer.count * per_item; work += gridDim.x) {
+        const int64_t o = bsri_divide(work, per_item), n = work - o * per_item, group = bsri_divide(n, p.f.panels);
+        F slopes = 0, bias = 0; /* of the first thread */
+        __syncthreads();
+        if (threadIdx.x == 0) w.o = o, w.panel = (int)(n - group * p.f.panels), w.d0 = w.panel * L::PANELS * L::ROWS;
+        for (int64_t at = group * p.each; at < bsri_min(p.all_tiles, (group + 1) * p.each); at++) tile.lines(at, slopes, bias);
+        if (threadIdx.x || w.panel) continue;
+        F *const to = (F *)p.sums + o * p.groups + group;
+        if (bsri_dev_makes(p, BSRI_GRAD_SLOPES))
+            (p.sums ? to[0] : ((F *)p.d_slopes.data)[bsri_dense_offset(&p.outer, o, &p.d_slopes)]) = slopes;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER)
+            (p.sums ? to[bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count * p.groups : 0]
+                    : ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, o, &p.d_bias)]) = bias;
+    }
+}
+
+/* The sum of the numbers of all groups, a warp an item: lanes in turn, then the lanes' sums. */
+template <class F> __global__ void bsri_gradient_total(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    const int64_t slopes = bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count : 0;
+    const int64_t all = slopes + (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER ? p.outer.count : 0);
+    for (int64_t n = blockIdx.x; n < all; n += gridDim.x) {
+        const bsr_dense &d = n < slopes ? p.d_slopes : p.d_bias;
+        F sum = 0;
+        for (int64_t i = threadIdx.x; i < p.groups; i += 32) sum += ((const F *)p.sums)[n * p.groups + i];
+        for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+        if (threadIdx.x == 0) ((F *)d.data)[bsri_dense_offset(&p.outer, n < slopes ? n : n - slopes, &d)] = sum;
+    }
+}
+
+/* Gradients of sinks: a CTA of 256 threads an item of theirs, whose warps take rows in turn. */
+template <class F> __global__ void bsri_gradient_sinks(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    __shared__ F part[8];
+    const int warp = threadIdx.x / 32;
+    for (int64_t o = blockIdx.x; o < p.outer.count; o += gridDim.x) {
+        F sum = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) t.begin(p, o, r);
+            __syncthreads();
+            for (int64_t row = warp; row < t.q_rows && t.sink > -INFINITY; row += 8) {
+                F lse, delta;
+                t.statistics<F>(p, row, lse, delta);
+                if (lse == -bsri_dev_inf<F>()) continue;
+                const F x = (F)t.sink - lse;
+                sum -= (x == x ? bsri_dev_exp(x) : x) * delta;
+            }
+        }
+        if (threadIdx.x % 32 == 0) part[warp] = sum;
+        __syncthreads();
+        for (int i = 1; i < 8 && threadIdx.x == 0; i++) sum += part[i];
+        if (threadIdx.x == 0) ((F *)p.d_sinks.data)[bsri_dense_offset(&p.outer, o, &p.d_sinks)] = sum;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-rows: attention's backward: lse and delta of each row, kept for the tensor cores    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* As kernels on tensor cores want it. */
+__device__ __forceinline__ float2 bsri_gradient_no_row(void) { return make_float2(bsri_dev_inf<float>(), 0.0f); }
+__device__ __forceinline__ float2 bsri_gradient_row_of(float lse, float delta) {
+    return lse == -bsri_dev_inf<float>() ? bsri_gradient_no_row() : make_float2(lse * BSRI_DEV_LOG2E, delta);
+}
+__device__ __forceinline__ float2 bsri_gradient_row_of(const bsri_dev_turn &t, const bsri_dev_gradient &p, int64_t row,
+                                                       float sum) {
+    float lse = bsri_dev_number<float>(t.norm, p.f.lse.dtype, row * p.f.lse.row_stride);
+    if (!(lse < bsri_dev_inf<float>())) lse = bsri_dev_nan<float>();
+    if (t.d_norm) sum -= bsri_dev_number<float>(t.d_norm, p.d_lse.dtype, row * p.d_lse.row_stride);
+    return bsri_gradient_row_of(lse, sum);
+}
+
+/* bsri_gradient_statistics: for each row of each item two numbers, lse log2(e) and delta; the first is +inf, so that every
+   probability becomes 0, where the row attends to nothing or does not exist: rows are padded to whole steps. Also sets the
+   launches' counters to 0. A CTA of 256 threads takes BSRI_GRADIENT_CHUNK rows at a time: half a warp has four of them where out
+   and d_out come in pieces of 16 bytes, else a warp has a row at a time. */
+__global__ void __launch_bounds__(256, 3) bsri_gradient_statistics(const __grid_constant__ bsri_dev_gradient_rows m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    const bsri_dev_gradient &p = m.g;
+    const int half = threadIdx.x / 16, lane = threadIdx.x % 16;
+    bsri_pdl_wait();
+    if (blockIdx.x == 0 && threadIdx.x < BSRI_GRADIENT_TICKETS) m.ticket[threadIdx.x] = 0;
+    for (int64_t work = blockIdx.x; work < p.f.items * m.chunks; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, m.chunks), first = (work - item * m.chunks) * BSRI_GRADIENT_CHUNK;
+        float2 *const to = (float2 *)m.statistics + item * m.rows + first;
+        __syncthreads();
+        if (threadIdx.x == 0) t.begin(p, item, 0);
+        __syncthreads();
+        if (m.pieces) {
+            uint4 x[4] = {}, y[4] = {};
+            const int left = (int)bsri_min(BSRI_GRADIENT_CHUNK, t.q_rows - first), piece = lane * 8 < p.f.v.cols;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int64_t row = first + half + 16 * i;
+                if (half + 16 * i >= left || !piece) continue;
+                x[i] = *(const uint4 *)(t.result + (row * p.f.out.row_stride + lane * 8) * 2);
+                y[i] = *(const uint4 *)(t.d_result + (row * p.d_out.row_stride + lane * 8) * 2);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint32_t a[4] = {x[i].x, x[i].y, x[i].z, x[i].w}, b[4] = {y[i].x, y[i].y, y[i].z, y[i].w};
+                const int64_t row = first + half + 16 * i;
+                float sum = 0;
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    float c[2], d[2];
+                    bsri_dev_unpack(c, a[k], p.f.q.dtype), bsri_dev_unpack(d, b[k], p.f.q.dtype);
+#pragma unroll
+                    for (int e = 0; e < 2; e++) sum += c[e] != 0 ? c[e] * d[e] : 0.0f; /* as bsri_dev_turn::statistics() */
+                }
+                for (int d = 8; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+                if (lane == 0)
+                    to[half + 16 * i] = half + 16 * i < left ? bsri_gradient_row_of(t, p, row, sum) : bsri_gradient_no_row();
+            }
+        } else {
+            for (int i = threadIdx.x / 32; i < BSRI_GRADIENT_CHUNK; i += 8) {
+                float lse = 0, delta = 0;
+                if (first + i < t.q_rows) t.statistics<float>(p, first + i, lse, delta);
+                if (threadIdx.x % 32 == 0)
+                    to[i] = first + i < t.q_rows ? bsri_gradient_row_of(lse, delta) : bsri_gradient_no_row();
+            }
+        }
+    }
+}
+
+/* bsri_gradient_orders: what a walk on Hopper does, turn by turn: for each work tile one order for each item that is summed into
+   it. A thread an order. */
+__global__ void __launch_bounds__(128, 4) bsri_gradient_orders(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const bsri_dev_gradient &g = m.g;
+    const bsr_matrix &mask = g.f.mask;
+    const int keys = g.keys, dt = mask.index_dtype;
+    const int64_t block = keys ? mask.block_cols : mask.block_rows, all = g.outer.count * m.tiles * g.reduce;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * 128 + threadIdx.x; n < all; n += (int64_t)gridDim.x * 128) {
+        const int64_t work = bsri_divide(n, g.reduce), r = n - work * g.reduce, o = bsri_divide(work, m.tiles);
+        const int64_t at = work - o * m.tiles, tile = m.backwards ? m.tiles - 1 - at : at, of = bsri_divide(tile, m.per_block);
+        const int64_t inner = (tile - of * m.per_block) * m.lines, line = of * block + inner;
+        const bsr_dense &d = keys ? g.dk : g.dq;
+        bsri_gradient_order x;
+        bsri_dev_turn t;
+        t.begin(g, o, r);
+        const int64_t most = keys ? bsri_min(t.k_rows, of * block + (t.counts ? t.counts[of] : block)) : t.q_rows;
+        x.kind = t.kind, x.counts = keys ? nullptr : t.counts, x.statistics = m.statistics + t.item * m.rows * 2;
+        x.spilt = m.spilt + bsri_batch_offset(&g.f.batch, t.item, g.f.batch.dims, g.f.batch.size, m.spilt_step) * m.subs * 8192;
+        x.out = d.data ? bsri_dense_offset(&g.outer, o, &d) + line * d.row_stride : 0;
+        x.out_v = g.dv.data ? bsri_dense_offset(&g.outer, o, &g.dv) + line * g.dv.row_stride : 0;
+        x.o = (int)o, x.line = (int)line, x.inner = (int)inner, x.last = r + 1 == g.reduce;
+        x.lines = (int)bsri_max(0, bsri_min(bsri_min(m.lines, block - inner), g.lines - line));
+        x.there = (int)bsri_max(0, bsri_min(x.lines, most - line)), x.most = (int)(keys ? t.q_rows : t.k_rows);
+        bsri_tensor_item(m.batch[0], ((keys ? t.k - (char *)g.f.k.data : t.q - (char *)g.f.q.data)) / 2, x.place[0], x.place[1]);
+        bsri_tensor_item(m.batch[1], ((keys ? t.v - (char *)g.f.v.data : t.d_result - (char *)g.d_out.data)) / 2, x.place[2],
+                         x.place[3]);
+        bsri_tensor_item(m.batch[2], ((keys ? t.q - (char *)g.f.q.data : t.k - (char *)g.f.k.data)) / 2, x.place[4], x.place[5]);
+        bsri_tensor_item(m.batch[3], ((keys ? t.d_result - (char *)g.d_out.data : t.v - (char *)g.f.v.data)) / 2, x.place[6],
+                         x.place[7]);
+        if (keys) {
+            const char *view = (const char *)mask.transposed_index;
+            const int64_t shift = mask.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * g.index.entries;
+            const void *ccol = bsri_dev_at(view + g.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&mask) + 1));
+            x.other = bsri_dev_at(view + g.index.at[BSRI_ROW], dt, shift);
+            x.position = bsri_dev_at(view + g.index.at[BSRI_POSITION], dt, shift);
+            x.at = bsri_dev_index(ccol, dt, of), x.stop = bsri_dev_index(ccol, dt, of + 1);
+        } else {
+            x.other = (const char *)t.mask.col, x.position = nullptr;
+            x.at = bsri_dev_index(t.mask.crow, dt, of), x.stop = bsri_dev_index(t.mask.crow, dt, of + 1);
+        }
+        if (!x.there) x.at = x.stop;
+        m.orders[n] = x;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma-load: attention's backward on Hopper: whose turn it is, fetching              */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What a stage is: 64 columns, or no more than a flag: the turn of an item is over, and (last) the work tile too, or all work is
+   done. Of a step: lines are to be waited for; scores may be forbidden; a query attends to nothing. */
+enum {
+    BSRI_STEP_NEXT = 1,
+    BSRI_STEP_LAST = 2,
+    BSRI_STEP_EXIT = 4,
+    BSRI_STEP_OVER = 7,
+    BSRI_STEP_LINES = 8,
+    BSRI_STEP_MASKED = 16,
+    BSRI_STEP_VOID = 32
+};
+struct bsri_gradient_step {
+    float lse[64], delta[64]; /* of queries, where they are columns */
+    char *spilt;              /* where ds is kept */
+    int32_t flags;
+    int32_t away; /* of the first line and column: their distance to the left end of the window; modulo 2^32 */
+    uint32_t span; /* how far from there a score is allowed */
+    int32_t width; /* columns that there are */
+};
+template <class S> struct bsri_gradient_stream {
+    uint64_t full[S::MOST], empty[S::MOST], lines_full, lines_empty, order_empty[2];
+    bsri_gradient_order order[2];
+    bsri_gradient_step step[S::MOST];
+    float lse[128], delta[128]; /* of lines that are queries */
+};
+template <class S> struct bsri_gradient_control {
+    bsri_gradient_stream<S> stream[2];
+};
+__device__ __forceinline__ void bsri_gradient_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
+    bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
+}
+/* By one lane, when all of the warp have done. */
+__device__ __forceinline__ void bsri_gradient_arrive(uint64_t *barriers, uint32_t at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&barriers[at]));
+}
+
+/* A stream's fetching warp. */
+template <class S> struct bsri_gradient_producer {
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const uint32_t memory;
+    const int lane = threadIdx.x % 32;
+    bsri_pipe<> ring = {0, 1};
+    bsri_pipe<1> lines = {0, 1};
+    bool loaded = false; /* the lines of the tile (of the turn) */
+
+    __device__ __forceinline__ bsri_gradient_producer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_,
+                                                      uint32_t memory_)
+        : m(m_), c(c_), memory(memory_) {}
+    __device__ __forceinline__ void tell(int flag) {
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        if (lane == 0) c.step[ring.stage].flags = flag;
+        bsri_gradient_arrive(c.full, ring.stage);
+        ring.advance(m.stages);
+    }
+    /* What both operands of the lines have, and (queries) what is known of each. */
+    __device__ __forceinline__ void load_lines(const bsri_gradient_order &order) {
+        const uint32_t full = bsri_smem_address(&c.lines_full);
+        bsri_gradient_wait(&c.lines_empty, 0, lines.phase);
+        if (!S::KEYS) {
+            for (int i = lane; i < m.lines; i += 32) {
+                const float2 x = *(const float2 *)(order.statistics + (order.line + i) * 2);
+                c.lse[i] = x.x, c.delta[i] = x.y;
+            }
+        }
+        __syncwarp();
+        if (lane == 0) {
+            bsri_mbarrier_expect_tx(full, m.lines * S::HD * 4);
+#pragma unroll 1
+            for (int i = 0; i < 2 * S::ATOMS; i++)
+                bsri_tma_load(memory + i * m.lines * 128, &m.map[i / S::ATOMS], full, i % S::ATOMS * 64, order.line,
+                              order.place[i / S::ATOMS * 2], order.place[i / S::ATOMS * 2 + 1]);
+        }
+        __syncwarp();
+        lines.advance();
+        loaded = true;
+    }
+    /* How far keys are to the right of queries, of `count` lines from `line` on and 64 columns: is all of it out of the window,
+       or some? */
+    __device__ __forceinline__ bool beyond(int line, int count, int first, bool some) const {
+        const int least = S::KEYS ? line - first - 63 : first - line - count + 1, most = least + count + 62;
+        return some ? least < m.low || most > m.high : least > m.high || most < m.low;
+    }
+    /* 64 columns of a block, from the `sub`-th 64 of it on. */
+    __device__ __forceinline__ void step(const bsri_gradient_order &order, int other, int position, int kind, int sub) {
+        const int first = other * m.columns + sub * 64;
+        int width = order.most - first, flags = 0;
+        if (!S::KEYS && order.counts) width = min(width, order.counts[other] - sub * 64);
+        if (width <= 0) return;
+        const bool partial = kind != BSR_BLOCK_FULL;
+        if (S::SPILT) { /* flags: halves of the lines that are there */
+            for (int h = 0; h < m.lines / 64; h++)
+                if (order.there > 64 * h && !(partial && beyond(order.line + 64 * h, 64, first, false))) flags |= 1 << h;
+            if (!flags) return;
+        } else if (partial) {
+            if (beyond(order.line, m.lines, first, false)) return;
+            if (beyond(order.line, m.lines, first, true)) flags |= BSRI_STEP_MASKED;
+        }
+        if (!S::SPILT) {
+            if (S::KEYS ? order.there < m.lines : width < 64) flags |= BSRI_STEP_MASKED;
+            if (!loaded) load_lines(order), flags |= BSRI_STEP_LINES;
+        }
+        float2 x[2];
+        if (S::KEYS) {
+            const float none = bsri_dev_inf<float>();
+            x[0] = *(const float2 *)(order.statistics + (first + lane) * 2);
+            x[1] = *(const float2 *)(order.statistics + (first + lane + 32) * 2);
+            if (__any_sync(~0u, x[0].x == none || x[1].x == none)) flags |= BSRI_STEP_VOID;
+        }
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        bsri_gradient_step &note = c.step[ring.stage];
+        const int place = position * m.subs + sub * (S::KEYS ? m.line_subs : 1);
+        if (lane == 0) {
+            note.flags = S::SPILT ? 0 : flags, note.width = width;
+            note.away = (S::KEYS ? order.line - first : first - order.line) - m.low;
+            note.span = partial ? (uint32_t)(m.high - m.low) : ~0u;
+            if (S::KEYS) note.spilt = order.spilt + ((int64_t)(place + order.inner / 64) << 13);
+        }
+        if (S::KEYS) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) note.lse[lane + 32 * i] = x[i].x, note.delta[lane + 32 * i] = x[i].y;
+        }
+        const uint32_t to = memory + m.ring + ring.stage * m.stage;
+        if (S::SPILT) clear(to, flags);
+        __syncwarp();
+        if (lane == 0) load(order, to, first, place, flags);
+        __syncwarp();
+        ring.advance(m.stages);
+    }
+    /* ds of 64 lines that is not there. */
+    __device__ __forceinline__ void clear(uint32_t to, int halves) const {
+        for (int h = 0; h < m.lines / 64; h++)
+            for (int i = lane; i < 512 && !(halves >> h & 1); i += 32)
+                bsri_mma_put16(to + h * 8192 + i * 16, make_uint4(0, 0, 0, 0));
+        bsri_fence_proxy_async();
+    }
+    /* One lane: the operands of a step. */
+    __device__ __forceinline__ void load(const bsri_gradient_order &order, uint32_t to, int first, int place, int halves) const {
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        if (S::SPILT) { /* images of 64 lines, then columns */
+            bsri_mbarrier_expect_tx(full, __popc(halves) * 8192 + 64 * S::HD * 2);
+#pragma unroll 1
+            for (int h = 0; h < m.lines / 64; h++, to += 8192)
+                if (halves >> h & 1)
+                    bsri_bulk_load(to, order.spilt + ((int64_t)(place + (order.inner / 64 + h) * m.column_subs) << 13), 8192,
+                                   full);
+        } else bsri_mbarrier_expect_tx(full, 2 * 64 * S::HD * 2);
+#pragma unroll
+        for (int i = 0; i < (S::SPILT ? 1 : 2) * S::ATOMS; i++)
+            bsri_tma_load(to + i * 8192, &m.map[2 + i / S::ATOMS], full, i % S::ATOMS * 64, first,
+                          order.place[4 + i / S::ATOMS * 2], order.place[5 + i / S::ATOMS * 2]);
+    }
+    /* Blocks of the list, a lane each. */
+    __device__ __forceinline__ void entries(const bsri_gradient_order &order, int at, int &other, int &position,
+                                            int &kind) const {
+        const int dt = m.g.f.mask.index_dtype;
+        other = position = kind = 0;
+        if (at >= order.stop) return;
+        other = bsri_dev_index(order.other, dt, at), position = order.position ? bsri_dev_index(order.position, dt, at) : at;
+        kind = m.g.f.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL
+               : order.kind                     ? order.kind[position]
+                                                : (int)BSR_BLOCK_PARTIAL;
+    }
+    __device__ __forceinline__ void turn(const bsri_gradient_order &order) {
+        int other = 0, position = 0, kind = 0;
+        for (int at = order.at, i = 32; at < order.stop; at++, i++) {
+            if (i == 32) entries(order, at + lane, other, position, kind), i = 0;
+            const int o = __shfl_sync(~0u, other, i), p = __shfl_sync(~0u, position, i), k = __shfl_sync(~0u, kind, i);
+            if (k == BSR_BLOCK_SKIP) continue;
+            for (int sub = 0; sub < m.column_subs; sub++) step(order, o, p, k, sub);
+        }
+    }
+    /* Work tiles: all that begins with a counter's number, which only lane 0 has. */
+    __device__ __forceinline__ uint32_t take(uint32_t before) const {
+        return !m.ticket ? before + gridDim.x * m.streams : lane == 0 ? atomicAdd(m.ticket, 1u) : 0;
+    }
+    __device__ __forceinline__ void run(int stream) {
+        constexpr int WORDS = sizeof(bsri_gradient_order) / 4;
+        static_assert(WORDS > 32 && WORDS <= 64, "two words a lane");
+        uint32_t work = m.ticket ? __shfl_sync(~0u, take(0), 0) : blockIdx.x * m.streams + stream, next = take(work);
+        uint32_t r = 0, x = 0, y = 0;
+        for (bsri_pipe<2> orders = {0, 1}; work < m.total; orders.advance()) {
+            const uint32_t *from = (const uint32_t *)(m.orders + (int64_t)(m.first * m.tiles + work) * m.g.reduce + r);
+            x = from[lane];
+            if (lane + 32 < WORDS) y = from[lane + 32];
+            bsri_gradient_wait(c.order_empty, orders.stage, orders.phase);
+            bsri_gradient_order &order = c.order[orders.stage];
+            ((uint32_t *)&order)[lane] = x;
+            if (lane + 32 < WORDS) ((uint32_t *)&order)[lane + 32] = y;
+            __syncwarp();
+            turn(order);
+            const int last = order.last;
+            if (last || m.per_turn) loaded = false;
+            tell(last ? BSRI_STEP_LAST : BSRI_STEP_NEXT);
+            r = last ? 0 : r + 1;
+            if (last) work = m.ticket ? __shfl_sync(~0u, next, 0) : next, next = take(work);
+        }
+        tell(BSRI_STEP_EXIT);
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma: attention's backward on Hopper: multiplying, storing, kernel                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A line of an output computed again, by a warp, without what is forbidden: where something that is not finite met a probability
+   of 0. Rare, so it may be slow. v: of dv, else of dk or dq. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_recompute(const bsri_dev_gradient_flash &m, bsri_dev_turn &t, const bsr_dense &d,
+                                                        int64_t out, int64_t o, int64_t line, bool v) {
+    const bsri_dev_gradient &g = m.g;
+    const int64_t of = bsri_divide(line, S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows);
+    const int lane = threadIdx.x % 32;
+    float sum[4] = {0, 0, 0, 0};
+    for (int64_t r = 0; r < g.reduce; r++) {
+        bsri_dev_line_blocks blocks;
+        if (lane == 0) t.begin(g, o, r), t.bound(g, line, 1);
+        __syncwarp();
+        int64_t most = t.q_rows, from, to;
+        if (S::KEYS) most = bsri_min(t.k_rows, of * g.f.mask.block_cols + (t.counts ? t.counts[of] : g.f.mask.block_cols));
+        if (line < most)
+            for (blocks.begin(g, t, of); blocks.next(g, t, of);) {
+                const bool full = blocks.range(g, t, from, to) == BSR_BLOCK_FULL;
+                for (int64_t col = from; col < to; col += 32) {
+                    const int count = (int)bsri_min(32, to - col);
+                    const int64_t row = S::KEYS ? col + lane : line, key = S::KEYS ? line : col + lane;
+                    bsri_dev_part<float> part = {0, 0, 0};
+                    if (lane < count) {
+                        const float2 x = *(const float2 *)(m.statistics + (t.item * m.rows + row) * 2);
+                        float s = 0, dp = 0;
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.q.cols; i++)
+                            s = fmaf(bsri_dev_half(t.q, g.f.q.dtype, row * g.f.q.row_stride + i),
+                                     bsri_dev_half(t.k, g.f.q.dtype, key * g.f.k.row_stride + i), s);
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.v.cols; i++)
+                            dp = fmaf(bsri_dev_half(t.d_result, g.f.q.dtype, row * g.d_out.row_stride + i),
+                                      bsri_dev_half(t.v, g.f.q.dtype, key * g.f.v.row_stride + i), dp);
+                        if (x.x != bsri_dev_inf<float>() && t.forbid(g.f, s, row, key, 0, full) != -bsri_dev_inf<float>())
+                            part.p = bsri_dev_exp2(fmaf(s, m.unit, -x.x)), part.ds = part.p == 0 ? 0 : part.p * (dp - x.y);
+                    }
+                    const bsr_dense &y = S::KEYS ? (v ? g.d_out : g.f.q) : g.f.k;
+                    const char *const data = S::KEYS ? (v ? t.d_result : t.q) : t.k;
+#pragma unroll 1
+                    for (int j = 0; j < count; j++) {
+                        const float x = __shfl_sync(~0u, v ? part.p : part.ds, j);
+#pragma unroll
+                        for (int i = 0; i < 4 && x != 0; i++)
+                            if (lane + 32 * i < d.cols)
+                                sum[i] += x * bsri_dev_half(data, g.f.q.dtype, (col + j) * y.row_stride + lane + 32 * i);
+                    }
+                }
+            }
+        __syncwarp();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (lane + 32 * i < d.cols)
+            bsri_dev_store(d.data, d.dtype, out + (lane + 32 * i) * d.col_stride, sum[i] * (v ? 1.0f : (float)g.f.scale));
+    __syncwarp();
+}
+
+/* A warpgroup that multiplies: 64 lines of its stream's work tile. Sums and scores are no members: see bsri_flash_consumer. What
+   else a thread keeps is little, as there are no registers: where it stands in rings is one number, and what follows from its
+   own number is computed each time. */
+template <class S> struct bsri_gradient_consumer {
+    typedef typename S::type T;
+    typedef bsri_wgmma<T, 64> scores;
+    typedef bsri_wgmma<T, S::HD, 0, 1> sums;
+    static constexpr int HD = S::HD, K = HD / 16;
+    enum { PHASE = 1, LINES_PHASE = 2, ORDER = 4, SHIELD = 8, LOADED = 16, HELD = 32 };
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const uint32_t memory; /* of the stream */
+    const int half;
+    uint32_t stage, state; /* state: phases of the ring and of the lines, order at hand; was a score of the tile forbidden; are
+                              there lines to give back; may products still read the stage before? */
+    int flags = 0;         /* of the stage */
+
+    __device__ __forceinline__ bsri_gradient_consumer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_,
+                                                      uint32_t memory_, int half_)
+        : m(m_), c(c_), memory(memory_), half(half_), stage((uint32_t)m_.stages - 1), state(PHASE) {}
+    static __device__ __forceinline__ int lane(void) { return (int)bsri_dev_thread() % 32; }
+    __device__ __forceinline__ int row(void) const { /* the thread's first line in the tile */
+        const int thread = (int)bsri_dev_thread();
+        return half * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
+    }
+    static __device__ __forceinline__ int pair(void) { return (int)bsri_dev_thread() % 4 * 2; } /* its first column */
+    __device__ __forceinline__ uint32_t spare(void) const { /* 2 KB of this warp's */
+        return memory + m.spare + (half * 4 + bsri_dev_thread() / 32 % 4) * 2048;
+    }
+    __device__ __forceinline__ bool is(int bit) const { return (state & bit) != 0; }
+    __device__ __forceinline__ const bsri_gradient_order &order(void) const { return c.order[is(ORDER)]; }
+    __device__ __forceinline__ void next_order(void) {
+        bsri_gradient_arrive(c.order_empty, is(ORDER));
+        state ^= ORDER;
+    }
+    __device__ __forceinline__ void open(void) {
+        if (++stage == (uint32_t)m.stages) stage = 0, state ^= PHASE;
+        bsri_gradient_wait(c.full, stage, state & PHASE);
+        flags = c.step[stage].flags;
+    }
+    __device__ __forceinline__ void release(void) { /* products that read the stage before have ended */
+        if (is(HELD)) bsri_gradient_arrive(c.empty, stage ? stage - 1 : m.stages - 1);
+        state &= ~HELD;
+    }
+    /* Descriptors: low words, the same in all lanes, as the compiler is told, so that they take no registers; and whole. */
+    static __device__ __forceinline__ uint32_t low(uint32_t at, uint32_t far) {
+        return __shfl_sync(~0u, bsri_wgmma_desc_address(at) >> 4, 0) | far >> 4 << 16;
+    }
+    static __device__ __forceinline__ uint64_t whole(uint32_t low) {
+        return (bsri_wgmma_desc_bits(128, 0) >> 32 << 32) | low;
+    }
+    __device__ __forceinline__ uint32_t columns(int operand, uint32_t far) const {
+        return low(memory + m.ring + stage * m.stage + operand * 64 * HD * 2, far);
+    }
+    /* Lines' operands: from shared memory, or (RS) in registers. */
+    struct line_fragments {
+        uint32_t s[S::RS ? K : 1][4], dp[S::RS ? K : 1][4];
+    };
+    __device__ __forceinline__ void take_lines(line_fragments &x, float (&lse)[2], float (&delta)[2]) {
+        if (!(flags & BSRI_STEP_LINES)) return;
+        bsri_gradient_wait(&c.lines_full, 0, is(LINES_PHASE));
+        state ^= LINES_PHASE, state |= LOADED;
+        if constexpr (!S::KEYS) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                lse[h] = c.lse[row() + 8 * h], delta[h] = c.delta[row() + 8 * h];
+                if (lse[h] == bsri_dev_inf<float>()) state |= SHIELD;
+            }
+        }
+        if constexpr (S::RS) {
+            const int r = half * 64 + (int)bsri_dev_thread() / 32 % 4 * 16 + lane() % 16;
+#pragma unroll
+            for (int i = 0; i < K; i++) {
+                const uint32_t at = memory + i / 4 * m.lines * 128 + r * 128 + (((i % 4 * 2 + lane() / 16) ^ (r & 7)) << 4);
+                bsri_mma_load(x.s[i], at), bsri_mma_load(x.dp[i], at + S::ATOMS * m.lines * 128);
+            }
+            give_lines();
+        }
+    }
+    __device__ __forceinline__ void give_lines(void) {
+        if (is(LOADED)) bsri_gradient_arrive(&c.lines_empty, 0);
+        state &= ~LOADED;
+    }
+    /* Begins the products of lines and columns: scores (operand 0), or dp (1). */
+    __device__ __forceinline__ void form(float (&s)[32], const uint32_t (&lines_of)[S::RS ? K : 1][4], int operand) const {
+        const uint32_t y = columns(operand, 0);
+        if constexpr (S::RS) {
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::rs(s, lines_of[i], whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
+        } else {
+            const uint32_t x = low(memory + half * 8192 + operand * S::ATOMS * m.lines * 128, 0), atom = m.lines * 8;
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < K; i++)
+                scores::ss(s, whole(x + i / 4 * atom + i % 4 * 2), whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
+        }
+        bsri_wgmma_commit();
+    }
+    __device__ __forceinline__ void add(float (&sum)[HD / 2], const uint32_t (&a)[4][4], int operand) const {
+        const uint32_t y = columns(operand, 8192);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums::rs(sum, a[i], whole(y + i * 128));
+        bsri_wgmma_commit();
+    }
+    static __device__ __forceinline__ void pack(uint32_t (&a)[4][4], const float (&s)[32]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) a[i / 4][i % 4] = bsri_pack<T>(s[2 * i], s[2 * i + 1]);
+    }
+    static __device__ __forceinline__ void unpack(float (&s)[32], const uint32_t (&a)[4][4]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, a[i / 4][i % 4]), s[2 * i] = x[0], s[2 * i + 1] = x[1];
+        }
+    }
+    /* Scores outside of the window, of lines and of columns that are not there. */
+    __device__ __forceinline__ void forbid(float (&s)[32]) {
+        const bsri_gradient_step &note = c.step[stage];
+        const int line0 = row(), col0 = pair(), width = S::KEYS ? order().there - line0 : note.width - col0;
+        const uint32_t away = (uint32_t)note.away + (S::KEYS ? line0 - col0 : col0 - line0), span = note.span;
+        state |= SHIELD;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int line = e / 2 * 8, col = n * 8 + e % 2;
+                if (away + (uint32_t)(S::KEYS ? line - col : col - line) > span || (S::KEYS ? line : col) >= width)
+                    s[4 * n + e] = -bsri_dev_inf<float>();
+            }
+    }
+    /* Scores become probabilities. */
+    __device__ __forceinline__ void probabilities(float (&s)[32], const float (&lse)[2]) const {
+        const float unit = m.unit;
+        const float *const all = &c.step[stage].lse[pair()];
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 l = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[4 * n + e] = bsri_dev_exp2(fmaf(s[4 * n + e], unit, -(S::KEYS ? e % 2 ? l.y : l.x : lse[e / 2])));
+        }
+    }
+    /* dp becomes ds. */
+    __device__ __forceinline__ void gradients(float (&g)[32], const float (&p)[32], const float (&delta)[2]) const {
+        const float *const all = &c.step[stage].delta[pair()];
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 d = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                g[4 * n + e] = p[4 * n + e] * (g[4 * n + e] - (S::KEYS ? e % 2 ? d.y : d.x : delta[e / 2]));
+        }
+    }
+    /* ds to memory: the warp's 16 keys by 64 queries of a swizzled image. */
+    __device__ __forceinline__ void spill(const uint32_t (&a)[4][4]) const {
+        const int own = lane(), r = own % 16;
+        const uint32_t to = spare();
+        if (own == 0) bsri_tma_wait_read<0>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bsri_stmatrix(to + r * 128 + (((2 * i + own / 16) ^ (r & 7)) << 4), a[i][0], a[i][1], a[i][2], a[i][3]);
+        bsri_fence_proxy_async();
+        __syncwarp();
+        if (own == 0)
+            bsri_bulk_store(c.step[stage].spilt + half * 8192 + bsri_dev_thread() / 32 % 4 * 2048, to, 2048), bsri_tma_commit();
+    }
+    /* Where two columns of a line stand in the spare room: 16 lines of 32 numbers, pieces of 16 bytes swizzled. */
+    static __device__ __forceinline__ uint32_t place(int line, int col) {
+        return line * 128 + ((col / 4 ^ (line & 7)) << 4) + col % 4 * 4;
+    }
+    /* 32 columns of the warp's lines from there to an output: by pieces of 16 bytes, or one by one. */
+    __device__ __forceinline__ void store_room(const bsr_dense &d, int64_t out, bool pieces, int left, int cols) const {
+        const int own = lane();
+        __syncwarp();
+        if (pieces) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int line = own / 4 + 8 * h, col = own % 4 * 8;
+                const uint4 x = bsri_mma_read128(spare() + place(line, col)),
+                            y = bsri_mma_read128(spare() + place(line, col + 4));
+                if (line >= left || col >= cols) continue;
+                *(uint4 *)((uint16_t *)d.data + out + line * d.row_stride + col) =
+                    make_uint4(bsri_pack<T>(__uint_as_float(x.x), __uint_as_float(x.y)),
+                               bsri_pack<T>(__uint_as_float(x.z), __uint_as_float(x.w)),
+                               bsri_pack<T>(__uint_as_float(y.x), __uint_as_float(y.y)),
+                               bsri_pack<T>(__uint_as_float(y.z), __uint_as_float(y.w)));
+            }
+        } else {
+#pragma unroll 1
+            for (int line = 0; line < 16 && line < left; line++)
+                if (own < cols)
+                    bsri_dev_store(d.data, d.dtype, out + line * d.row_stride + own * d.col_stride,
+                                   __uint_as_float((uint32_t)bsri_mma_read32(spare() + place(line, own))));
+        }
+        __syncwarp();
+    }
+    /* The warp's lines of an output, times factor. What is NaN beside something forbidden is computed again. */
+    __device__ __forceinline__ void store(const bsr_dense &d, int64_t out, bool pieces, float (&sum)[HD / 2], float factor,
+                                          bool v, char *shared) {
+        const bsri_gradient_order &o = order();
+        const int own = lane(), first = row() - own / 4, left = o.lines - first, there = o.there - first - own / 4;
+        bool odd[2] = {false, false};
+        if (!d.data || left <= 0) return;
+        if (own == 0) bsri_tma_wait_read<0>();
+        out += first * d.row_stride;
+#pragma unroll
+        for (int part = 0; part < HD / 32; part++) {
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int line = own / 4 + i % 2 * 8, at = part * 16 + 2 * i;
+                const bool gone = i % 2 * 8 >= there; /* lines past the lengths */
+                const float x = gone ? 0.0f : sum[at] * factor, y = gone ? 0.0f : sum[at + 1] * factor;
+                bsri_wgmma_put(spare() + place(line, i / 2 * 8 + pair()), __float_as_uint(x), __float_as_uint(y));
+                odd[i % 2] |= x != x || y != y;
+            }
+            store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
+        }
+        if (!__any_sync(~0u, is(SHIELD))) return;
+#pragma unroll 1
+        for (int h = 0; h < 2; h++) {
+            const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
+#pragma unroll 1
+            for (int i = 0; i < 8; i++)
+                if (bad >> 4 * i & 15)
+                    bsri_gradient_recompute<S>(m, *(bsri_dev_turn *)(shared + (spare() - bsri_smem_address(shared))), d,
+                                               out + (i + 8 * h) * d.row_stride, o.o, o.line + first + i + 8 * h, v);
+        }
+    }
+    /* What pass 1 kept of ds, transposed, times columns. */
+    __device__ __forceinline__ void add_spilt(float (&sum)[HD / 2]) const {
+        typedef bsri_wgmma<T, HD, 1, 1> products;
+        const uint32_t at = memory + m.ring + stage * m.stage, x = low(at + half * 8192, 0), y = low(at + m.lines * 128, 8192);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) products::ss(sum, whole(x + i * 128), whole(y + i * 128));
+        bsri_wgmma_commit();
+    }
+};
+/* The steps of a turn, whose first stage is open, until a stage that is no step is. ROUNDED: probabilities are not kept beside
+   what products read of them, as there are no more registers: gradients are formed of the rounded ones. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2],
+                                                   float (&sum_v)[S::KEYS ? S::HD / 2 : 1]) {
+    float s[32], g[32], lse[2] = {0, 0}, delta[2] = {0, 0};
+    typename bsri_gradient_consumer<S>::line_fragments lines;
+    w.take_lines(lines, lse, delta);
+    w.form(s, lines.s, 0);
+#pragma unroll 1
+    for (;;) {
+        uint32_t a[4][4], b[4][4];
+        bsri_wgmma_wait<0>();
+        bsri_wgmma_done(s);
+        w.release();
+        w.form(g, lines.dp, 1);
+        if (w.flags & BSRI_STEP_MASKED) w.forbid(s);
+        if (w.flags & BSRI_STEP_VOID) w.state |= w.SHIELD;
+        w.probabilities(s, lse);
+        if constexpr (S::KEYS) {
+            w.pack(a, s);
+            w.add(sum_v, a, 1);
+            bsri_wgmma_wait<1>();
+        } else bsri_wgmma_wait<0>();
+        bsri_wgmma_done(g);
+        if constexpr (S::ROUNDED) w.unpack(s, a);
+        w.gradients(g, s, delta);
+        w.pack(b, g);
+        w.add(sum, b, 0);
+        if (S::KEYS && w.m.spilt) w.spill(b);
+        w.state |= w.HELD;
+        w.open();
+        if (w.flags & BSRI_STEP_OVER) break;
+        if (S::KEYS) bsri_wgmma_wait<1>(); /* the probabilities' registers are free */
+        w.form(s, lines.s, 0);
+    }
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_spilt_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2]) {
+#pragma unroll 1
+    do {
+        w.add_spilt(sum);
+        bsri_wgmma_wait<1>();
+        w.release();
+        w.state |= w.HELD;
+        w.open();
+    } while (!(w.flags & BSRI_STEP_OVER));
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_flash &m, bsri_gradient_stream<S> &c, char *shared,
+                                                      int stream, int half) {
+    bsri_gradient_consumer<S> w(m, c, bsri_smem_address(shared) + stream * m.stream, half);
+    float sum[S::HD / 2], sum_v[S::KEYS ? S::HD / 2 : 1];
+    w.open();
+#pragma unroll 1
+    while (!(w.flags & BSRI_STEP_EXIT)) {
+        w.state &= ~w.SHIELD;
+#pragma unroll
+        for (int i = 0; i < S::HD / 2; i++) sum[i] = 0;
+#pragma unroll
+        for (int i = 0; i < (S::KEYS ? S::HD / 2 : 1); i++) sum_v[i] = 0;
+#pragma unroll 1
+        for (;;) {
+            if (!(w.flags & BSRI_STEP_OVER)) {
+                if constexpr (S::SPILT) bsri_gradient_spilt_turn(w, sum);
+                else bsri_gradient_turn(w, sum, sum_v);
+            }
+            if ((w.flags & BSRI_STEP_LAST) || m.per_turn) w.give_lines();
+            bsri_wgmma_wait<0>();
+            bsri_wgmma_done(sum);
+            if constexpr (S::KEYS) bsri_wgmma_done(sum_v);
+            w.release();
+            bsri_gradient_arrive(c.empty, w.stage);
+            if (w.flags & BSRI_STEP_LAST) break;
+            w.next_order();
+            w.open();
+        }
+        if constexpr (S::KEYS) {
+            w.store(m.g.dv, w.order().out_v, m.pieces & 2, sum_v, 1.0f, true, shared);
+            w.store(m.g.dk, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        } else w.store(m.g.dq, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        w.next_order();
+        w.open();
+    }
+    if (w.lane() == 0) bsri_tma_wait<0>();
+}
+#endif
+
+/* bsri_gradient_wgmma: a CTA stays and takes work tiles. S::WALK: keys form dk and dv, and may keep ds; queries form dq; spilt
+   ones form it of the ds that was kept.
+   Its tile is the choice of bsri_wgmma_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: warpgroups 0 and 1 multiply (S::MANY registers), 64 lines each: the consumers of a stream of m.lines lines, 128 or 64.
+   Of warpgroup 2 (S::FEW) warp i < m.streams fetches for stream i.
+
+   Shared memory:
+     dynamic:     S::DATA bytes for all streams, m.stream for each
+       0          (not spilt) two operands' lines: S::ATOMS atoms of 64 elements each, 128 bytes a line, swizzled
+       m.ring     m.stages times m.stage bytes: 64 columns of two operands in the same form; spilt: images of ds, a column a line,
+                  for each 64 lines, and 64 columns of k
+       m.spare    2 KB for each multiplying warp: ds and outputs on their way to memory
+     behind them  bsri_gradient_control: barriers, orders, notes
+
+   barrier        count          arrives                                             waits            phase
+   full[stage]    1 + bytes      lane 0 of the fetching warp, when the note is there consumers        round of the ring
+   empty[stage]   their warps    a lane each: products have read it                  fetching warp    round + 1
+   lines_full     1 + bytes      as full, of lines                                   consumers        number of the load
+   lines_empty    their warps    a lane each: fragments are loaded, or products done fetching warp    number + 1
+   order_empty[2] their warps    a lane each: the turn is over, outputs are stored   fetching warp    round + 1
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
+
+   Order: 1. bsri_gradient_orders() has written what is to be done in each turn: for each item that is summed into a work tile.
+          2. A fetching warp takes a work tile and goes through its turns' blocks, 64 columns a stage; a turn's end is a stage
+             without data.
+          3. Consumers: scores and dp of a step are formed while the sums of the one before are; probabilities; dv; ds; dk or dq.
+          4. After a tile's last turn: outputs by way of the spare room. */
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1)
+    bsri_gradient_wgmma(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_gradient_stages[];
+    static_assert(sizeof(bsri_gradient_control<S>) <= S::CONTROL, "too little shared memory");
+    bsri_gradient_control<S> &c = *(bsri_gradient_control<S> *)(bsri_gradient_stages + S::DATA);
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 8 / m.streams;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if ((int)threadIdx.x < m.streams) {
+        bsri_gradient_stream<S> &x = c.stream[threadIdx.x];
+        for (int i = 0; i < m.stages; i++)
+            bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&x.lines_full), 1), bsri_mbarrier_init(bsri_smem_address(&x.lines_empty), readers);
+        for (int i = 0; i < 2; i++) bsri_mbarrier_init(bsri_smem_address(&x.order_empty[i]), readers);
+        bsri_mbarrier_init_fence();
+    }
+    __syncthreads();
+    bsri_pdl_wait();
+    if (group == 2) {
+        bsri_setmaxnreg_dec<S::FEW>();
+        if (warp < m.streams)
+            bsri_gradient_producer<S>(m, c.stream[warp], bsri_smem_address(bsri_gradient_stages) + warp * m.stream).run(warp);
+    } else {
+        bsri_setmaxnreg_inc<S::MANY>();
+        const int stream = m.streams == 2 ? group : 0;
+        bsri_gradient_consume<S>(m, c.stream[stream], bsri_gradient_stages, stream, m.streams == 2 ? 0 : group);
+    }
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -36,6 +36,21 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     fi
     exec "$w/maps_checks" "$@"
 fi
+if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
+    shift
+    {
+        sed -n '/^template <int N> __device__ __forceinline__ void bsri_dev_rotate(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_attention_store(const/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh attention-decode | sed '/extern __shared__/d'
+    } > "$w/decode.inc"
+    if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/decode_checks.cpp -o "$w/decode_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/decode_checks" "$@"
+fi
 if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of memory, as above
     shift
     {
@@ -54,7 +69,9 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
         section bsrsparse_kernels.cuh attention-wgmma-scores
         section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
     } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
-    if ! "$cxx" -std=c++17 -O2 $(aligned) -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    test=
+    [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c
+    if ! "$cxx" -std=c++17 -O2 $(aligned) $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/attention_checks.cpp -o "$w/attention_checks" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"

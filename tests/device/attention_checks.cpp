@@ -156,7 +156,11 @@ static void report(void) {
 }
 #define bsr_attention device_attention
 #define main attention_main
+#ifdef TEST_DECODE
+#include "test_decode.c"
+#else
 #include "test_attention.c"
+#endif
 #undef main
 int main(int argc, char **argv) {
     const int simt = argc > 1 && !strcmp(argv[1], "--simt");

@@ -155,6 +155,7 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_CROW_DECREASES:
         case BSR_ITEM_CROW_LONG:
         case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_BLOCK_KIND:
         case BSR_ITEM_COL_ORDER:
         case BSR_ITEM_PATTERN_MISMATCH:
         case BSR_ITEM_VIEW_HEADER:
@@ -217,14 +218,15 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[16];
+    bsr_dense dense[24];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue = BSR_ZERO;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
-    bsr_lengths lengths = BSR_ZERO;
     bsr_attention_extra extra = BSR_ZERO;
+    bsr_lengths lengths = BSR_ZERO;
+    bsr_pages pages = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
@@ -300,6 +302,7 @@ struct gm_call {
         move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -354,17 +357,23 @@ struct gm_call {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
-        attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
-        attention.block_kind = (const uint8_t *)place(o->block_kind, 0, false, false, true);
+        attention.block_kind = given(o->block_kind), attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
         if (o->lengths) {
-            lengths = *o->lengths, attention.lengths = &lengths;
-            lengths.q_lengths = (const int32_t *)place(lengths.q_lengths, 0, false, false, true);
-            lengths.k_lengths = (const int32_t *)place(lengths.k_lengths, 0, false, false, true);
-            lengths.key_counts = (const int32_t *)place(lengths.key_counts, 0, false, false, true);
+            lengths = *o->lengths, lengths.q_lengths = given(o->lengths->q_lengths);
+            lengths.k_lengths = given(o->lengths->k_lengths), lengths.key_counts = given(o->lengths->key_counts);
+            attention.lengths = &lengths;
         }
-        if (o->extra) extra = *o->extra, attention.extra = &extra, extra.row_max = map(o->extra->row_max, true);
+        if (o->pages) pages = *o->pages, pages.table = given(o->pages->table), attention.pages = &pages;
+        if (o->extra) {
+            extra = *o->extra, extra.row_max = map(o->extra->row_max, true), extra.d_lse = map(o->extra->d_lse);
+            extra.d_relative_bias = map(o->extra->d_relative_bias, true), extra.d_sinks = map(o->extra->d_sinks, true);
+            extra.d_slopes = map(o->extra->d_slopes, true), extra.d_scores = map(o->extra->d_scores, true);
+            attention.extra = &extra;
+        }
         return &attention;
     }
+    /* An array of the harness, whose place is found at once. */
+    template <class T> const T *given(const T *p) { return (const T *)place(p, 0, false); }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
         return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written, false, true);
     }
@@ -483,8 +492,10 @@ struct gm_call {
         bsr_exec ask = *e;
         if (e->query || e->workspace || e->plan || !tiered() || gm.kernels || gm.apart) return false;
         plan->flags = ways[gm.offered++ % (long)(sizeof ways / sizeof *ways)];
+        if (!strcmp(name, "bsr_attention")) plan->flags = 0, plan->split = (int32_t)(gm.offered % 3 ? 1 + gm.offered % 7 : 0);
         ask.plan = plan, ask.query = &named, ask.error = &ignored;
-        if (!plan->flags || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes) return plan->flags = 0, false;
+        if (!(plan->flags | (uint32_t)plan->split) || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes)
+            return plan->flags = 0, plan->split = 0, false;
         grow((size_t)named.workspace_bytes);
         e->workspace = gm.workspace, e->workspace_bytes = named.workspace_bytes, e->plan = plan, gm.staged++;
         return true;
@@ -564,7 +575,9 @@ struct gm_call {
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
+        const bool larger =
+            status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK; /* the device's plan wants more than the CPU's */
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked && !larger &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
@@ -861,6 +874,7 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -978,6 +992,7 @@ T_OPERATIONS(X)
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
 #define bsr_attention gm_attention
+#define bsr_attention_backward gm_attention_backward
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
