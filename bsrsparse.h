@@ -1496,6 +1496,11 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
+   Many queries on CUDA: tier wgmma (sm_90a) takes f16 and bf16 with heads of 1 to 256 columns, up to two batch dimensions and
+   rows that start at multiples of 16 bytes (others are copied into the workspace that a query names), any blocks and all
+   options; but blocks whose sides are no multiples of 16 with mask values, or with block kinds beside a mask function or a key
+   padding that multiplies, and pages, are the plainest tier's, as is mask with fewer heads than q. Tier mma (sm_80 and up) has
+   heads to 128 and the options up to `extra`, but no row_max.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
