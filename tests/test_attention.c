@@ -557,6 +557,9 @@ static bsr_dense whole_pieces(int dtype, int64_t rows, int64_t cols, t_shape b) 
     d.cols = cols;
     return d;
 }
+#ifndef OPTIONS_CASES
+#define OPTIONS_CASES 72 /* more where tensor cores are */
+#endif
 /* What tensor cores take, with every option, at random: any sides of blocks, heads to 256, numbers that meet the scores in rows
    of whole pieces or not. Now and then keys and values that nobody may attend to are not numbers. */
 TEST(tiles_and_options) {
@@ -567,7 +570,7 @@ TEST(tiles_and_options) {
     static const int adds[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
     static const int says[] = {BSR_BOOL, BSR_I8, BSR_F16, BSR_F32, BSR_F64, BSR_I64};
     int k;
-    for (k = 0; k < 240; k++) {
+    for (k = 0; k < OPTIONS_CASES; k++) {
         const int64_t *b = blocks[k % 18], most = heads_of[k / 18 % 3], grid = b[0] * b[1] < 64 ? 100 : 300;
         const int type = bt_below(2) ? BSR_F16 : BSR_BF16, values = (int)bt_below(4);
         const int64_t r = bt_range(1, grid / b[0] + 1), cols = bt_range(1, grid / b[1] + 1);
