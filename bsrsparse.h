@@ -89,6 +89,7 @@
      cuda-plan-conv     convolutions: choice, parameters
      cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
+     cuda-plan-gradient attention's backward: walks, choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
@@ -96,6 +97,7 @@
      cuda-products      products and sampled products on the CUDA backend
      cuda-conv          convolutions on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-gradient      attention's backward on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
@@ -140,9 +142,9 @@
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    WORKSPACE THAT PAYS
-     On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
-     workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
-     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
+     On CUDA products, sampled products and attention run without a workspace, but some run faster with one: the plan of a query
+     names it in workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the
+     same, slower; only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
@@ -908,16 +910,18 @@ typedef enum bsr_plan_source {
 
 typedef enum bsr_plan_flag {
     BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
-    BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
-    BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
+    BSR_PLAN_USES_SCHEDULE = 1 << 1,  /* a schedule is attached that may order the work; see bsr_schedule_size */
+    BSR_PLAN_PACKS_B = 1 << 2,        /* the dense operand is not f32/f64 row-major: tiles are converted first */
     /* CUDA, in the workspace (WORKSPACE THAT PAYS): */
-    BSR_PLAN_STAGES_DENSE   = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
-    BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
-    BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
-    BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
-    BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
-    BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_STAGES_DENSE = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
+    BSR_PLAN_STAGES_OUT = 1 << 4,   /* out is formed there and copied from there, */
+    BSR_PLAN_TURNS_DENSE = 1 << 5,  /* the dense operand is copied there in its other layout first, */
+    BSR_PLAN_MERGES_BATCH = 1 << 6, /* the columns of all items stand beside each other there: one product; */
+    BSR_PLAN_BUILDS_INDEX = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
+    BSR_PLAN_CUTS_ROWS = 1 << 8,    /* rows far longer than others are added up in pieces, whose sums stand there */
+    BSR_PLAN_ADDS_TERMS = 1 << 9,   /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_SPILLS = 1 << 10,      /* CUDA, bsr_attention_backward: gradients of scores are kept in the workspace between the
+                                       walk by keys and that by queries, of some items at a time; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -930,6 +934,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
+#define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -972,6 +977,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_REACH, 40, "padding or taps reach further than it does") \
     X(BSR_WHY_PIXELS, 41, "pixels of the result do not follow each other in memory") \
     X(BSR_WHY_ALONE, 42, "each channel is a group: bound by memory") \
+    X(BSR_WHY_ROOM, 46, "the workspace has no room for what is known of each row") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -1746,6 +1752,11 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
+   Many queries on CUDA: tier wgmma (sm_90a) takes f16 and bf16 with heads of 1 to 256 columns, up to two batch dimensions and
+   rows that start at multiples of 16 bytes (others are copied into the workspace that a query names), any blocks and all
+   options; but blocks whose sides are no multiples of 16 with mask values, or with block kinds beside a mask function or a key
+   padding that multiplies, and pages, are the plainest tier's, as is mask with fewer heads than q. Tier mma (sm_80 and up) has
+   heads to 128 and the options up to `extra`, but no row_max.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -2725,8 +2736,10 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM || op == BSR_OP_ATTENTION_MERGE ||
+           op == BSR_OP_ATTENTION_BACKWARD || (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) ||
+           (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
+           op == BSR_OP_ATTENTION_MERGE ||
            op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
            (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
 }
@@ -4568,6 +4581,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -11589,15 +11603,27 @@ static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradien
         if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
     return 1;
 }
-/* One walk, led by an output. */
+/* The outputs of one walk, led by the first that is left. */
+static const bsri_gradient_out *bsri_gradient_lead(bsri_gradient *g, uint32_t *left) {
+    int i = 0, k;
+    while (!(*left >> i & 1)) i++;
+    for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+        if ((*left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+    *left &= ~g->makes;
+    return &g->out[i];
+}
+/* Its items, and those that are summed into them. */
+static void bsri_gradient_items(bsri_gradient *g, const bsri_gradient_out *lead) {
+    g->outer = lead->batch, g->share = lead->group, g->whole = g->f.batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+}
 static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
     const bsri_attention *j = &g->f;
     const bsr_matrix *m = j->mask;
     const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
     const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
-    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
-    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
-    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    bsri_gradient_items(g, lead);
     g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
     g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
     g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
@@ -11605,19 +11631,18 @@ static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_
     bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
                   lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
 }
+static uint32_t bsri_gradient_wanted(const bsri_gradient *g) {
+    uint32_t wanted = 0;
+    int i;
+    for (i = 0; i < BSRI_GRADIENTS; i++) wanted |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    return wanted;
+}
 static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
-    uint32_t left = 0;
-    int i, k;
-    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
-    for (i = 0; i < BSRI_GRADIENTS; i++) {
-        if (!(left >> i & 1)) continue;
-        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
-            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
-        left &= ~g->makes;
-        bsri_gradient_walk(c, g, &g->out[i]);
-    }
+    uint32_t left = bsri_gradient_wanted(g);
+    while (left) bsri_gradient_walk(c, g, bsri_gradient_lead(g, &left));
 }
 
+BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan))
 static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
 /* The plan, and whether the mask's transposed index is built in the workspace. */
 static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
@@ -11625,7 +11650,6 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
     uint64_t bytes;
     int have;
-    *p = bsri_plan_default(c);
     p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
     if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
     if (g->f.mask->transposed_index || !keys) return BSR_OK;
@@ -11676,6 +11700,8 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
         return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
+    p = bsri_plan_default(&c);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -17210,6 +17236,72 @@ typedef struct bsri_dev_attention {
     int32_t reserved;
 } bsri_dev_attention;
 
+/* One walk of bsr_attention_backward. Lines are what an output has of a row: queries, or by keys their rows; columns are the
+   other ones. A work tile has some lines of one item of the outputs and goes through all items of the call that are summed into
+   it. */
+typedef struct bsri_dev_gradient {
+    bsri_dev_attention f; /* the forward call; tile_rows, tiles, panels: of lines */
+    bsr_dense d_out, d_lse, dq, dk, dv, d_bias, d_sinks, d_slopes; /* those that the walk makes: `makes` */
+    bsr_matrix d_scores;
+    bsri_batch whole, outer;  /* items of the call (with the outputs' heads), and of the outputs */
+    int64_t share, reduce;    /* query heads of one of theirs; items that are summed into one */
+    int64_t score_strides[3]; /* of d_scores' values */
+    int64_t lines, all_tiles; /* of an item */
+    int64_t each, groups;     /* work tiles that a CTA has one after another, as what they sum up is one number; of an item */
+    char *sums;               /* such numbers of groups, slopes' before the bias's; null: a group is all of an item */
+    bsri_view index;          /* of the mask's transposed index */
+    uint32_t makes;           /* BSRI_BIT of BSRI_GRAD_ */
+    int32_t keys;             /* lines are keys */
+    int32_t bias_form;        /* BSRI_BIAS_ */
+    int32_t derives;          /* the score function has a derivative */
+} bsri_dev_gradient;
+/* lse and delta of each row: see bsri_gradient_statistics(). */
+enum { BSRI_GRADIENT_CHUNK = 64, BSRI_GRADIENT_TICKETS = 64 };
+typedef struct bsri_dev_gradient_rows {
+    bsri_dev_gradient g; /* of the call's items */
+    float *statistics;
+    uint32_t *ticket;     /* counters of the launches that follow */
+    int64_t rows, chunks; /* of an item, padded to whole steps */
+    int32_t pieces, reserved; /* out and d_out come in pieces of 16 bytes */
+} bsri_dev_gradient_rows;
+/* The turn of an item for a work tile of a walk on Hopper: see bsri_gradient_orders(). */
+typedef struct bsri_gradient_order {
+    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
+    const uint8_t *kind;
+    const int32_t *counts;        /* of block columns' keys, where keys are columns */
+    const float *statistics;      /* of the item; */
+    char *spilt;                  /* likewise */
+    int64_t out, out_v;           /* elements of the outputs where the first line starts */
+    int32_t at, stop;             /* blocks */
+    int32_t line, lines, there;   /* first line; lines that there are, and those that lengths leave */
+    int32_t most;                 /* columns that lengths leave */
+    int32_t inner, o, last;       /* first line in its block; item of the outputs; is it the tile's last turn? */
+    int32_t place[8];             /* of lines' and columns' operands in the batch dimensions of their tensor maps */
+    int32_t reserved[3];
+} bsri_gradient_order;
+/* A walk on Hopper: what is said of lines and columns holds for blocks of 64 times 64 parts. */
+typedef struct bsri_dev_gradient_flash {
+    bsri_dev_gradient g;
+    bsri_tensor_batch batch[4]; /* of the lines' operands (scores, dp), of the columns' */
+    const float *statistics;
+    bsri_gradient_order *orders;
+    char *spilt;                /* ds: images of 64 x 64, 8 KB each, block by block as they are stored; null: it is not kept */
+    uint32_t *ticket;           /* the counter that work tiles are taken from; null: in turn */
+    int64_t rows;               /* of an item in `statistics` */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS]; /* blocks from item to item of the call's batch */
+    uint32_t total, tiles, per_block; /* work tiles of all, of an item, of a block */
+    int32_t first;              /* item of the outputs that work begins with */
+    int32_t lines, streams, stages; /* lines of a work tile; streams of a CTA; stages of its ring */
+    int32_t stream, ring, stage, spare; /* bytes of a stream; where its ring begins; of a stage; where its spare room begins */
+    int32_t columns, column_subs, line_subs, subs; /* of a block; its parts of 64 along columns, along lines, in all */
+    int32_t low, high;          /* how far a key may be to the right of a query */
+    int32_t backwards, per_turn; /* last lines first; lines are loaded for each turn, not once a tile */
+    int32_t pieces;             /* outputs that come in pieces of 16 bytes: 1 dq, dk; 2 dv */
+    float unit;                 /* scale log2(e) */
+    bsri_tma_map map[4];
+} bsri_dev_gradient_flash;
+enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of each score, of a line's sum, of all of an item */
+
 /* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
 #define BSRI_SOFTMAX_ROOM_90 10
 
@@ -17219,31 +17311,52 @@ typedef struct bsri_dev_attention {
 
 /* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
    values through a ring of stages, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
-   share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
-   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the stages is K0, K1, V0, K2, V1,
-   ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
-enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
+   share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch, and what is
+   not stored for a row is forbidden in registers. Blocks whose sides are multiples of 16 are fetched by pieces that lie in one
+   block and forbidden by warps; others (odd) by units of 16 keys, with one bit for each score. The order of the stages is K0,
+   K1, V0, K2, V1, ..., that of their use: the scores of a key tile are formed while the values of the one before are added up.
+   MASKED: something is not stored for all rows; EDGED: a limit of keys lies in the tile. */
+enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8, BSRI_FLASH_EDGED = 16 };
 
 enum {
     BSRI_FLASH_Q,
     BSRI_FLASH_K,
     BSRI_FLASH_V,
-    BSRI_FLASH_OUT,
-    BSRI_FLASH_LSE,
     BSRI_FLASH_CROW,
     BSRI_FLASH_COL,
+    BSRI_FLASH_VALUES,
     BSRI_FLASH_OPERANDS
 };
 
-/* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
-   at work at the same time stay near each other and share keys in the L2 (note N24). */
-enum { BSRI_FLASH_WINDOW = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
+/* Query tiles are dealt by windows of neighbours, which share keys in the L2, the longest of a window first, to the streams that
+   have the least to do (note N24). Lengths are sorted by bins; what is in the last one, four times the mean and more, is long. */
+enum { BSRI_FLASH_GRID = 132, BSRI_FLASH_WINDOW = 4 * BSRI_FLASH_GRID, BSRI_FLASH_BINS = 64, BSRI_FLASH_PLANS = 2 };
+
+/* What a score meets before it is forbidden or not: it is multiplied by the scale at once, capped, lowered by its distance. */
+enum { BSRI_CHANGE_SCALE = 1, BSRI_CHANGE_CAP = 2, BSRI_CHANGE_SLOPE = 4 };
+/* A matrix of numbers that meets the scores element by element. */
+typedef struct bsri_flash_source {
+    int32_t there, dtype;
+    int32_t raw; /* bytes of an element that 16-byte copies bring as they are, 1, 2 or 4; 0: it becomes f32 on the way */
+} bsri_flash_source;
 
 typedef struct bsri_dev_flash {
     bsri_dev_attention p;
     bsri_tensor_batch batch[3]; /* of q, k, v */
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
     int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
+    int32_t narrow;                                 /* a head has less columns than the kernel */
+    int32_t k_columns, v_columns, k_atoms, v_atoms; /* of a head that are multiplied; atoms of 64 that are fetched of k, of v */
+    int32_t overhead;                  /* what a tile takes beside its blocks, in blocks */
+    int64_t scan;                      /* tiles that are looked through for long ones at first; 0: none are */
+    int32_t joined, odd;               /* both warpgroups share a stream; blocks of other sides */
+    int32_t changes;                   /* BSRI_CHANGE_ */
+    float lazy;                        /* the output is rescaled when a row's maximum has grown by this power of two */
+    float natural;                     /* scores in registers times this are scores */
+    float cap, per_cap;                /* soft-cap; what a score is multiplied by to be a part of it */
+    int32_t pads, functions;           /* 1: numbers of each key are added, 2: they forbid; score or mask functions are called */
+    bsri_flash_source source[3];       /* additive values, relative bias; boolean values, which come after the functions */
+    int32_t ahead, reserved;           /* the source that is asked for before its scores are formed */
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
@@ -17571,6 +17684,13 @@ template <class F, int PIECE_ = 1> struct bsri_softmax_rows_tile : bsri_tile {
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
 };
 
+/* As bsri_simt_tile; PANELS: times COLS columns of outputs that a work tile makes. */
+#define BSRI_GRADIENT_PANELS 2
+template <class F, int SIDE, int EACH> struct bsri_gradient_simt_tile : bsri_simt_tile<F, F, SIDE, SIDE, EACH, EACH> {
+    static constexpr int PANELS = BSRI_GRADIENT_PANELS;
+    static constexpr int SHARED = ((32 + 2 * SIDE) * (SIDE + 1) + 4 * SIDE) * (int)sizeof(F);
+};
+
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
 template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile : bsri_tile {
     typedef T type;
@@ -17579,14 +17699,33 @@ template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile 
     static constexpr int SHARED = (ROWS + 2 * COLS) * HD * 2 + (FULL ? 4 * 16 * (COLS + 4) * 4 : 0);
 };
 
-template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
+/* WAY: one stream for both warpgroups, a stream for each, or, with everything between product and softmax, either as the call
+   says (OPTIONS): then a stream has the memory of two where there is one, and each warp has room for 16 rows of scores. */
+enum { BSRI_FLASH_ONE, BSRI_FLASH_TWO, BSRI_FLASH_OPTIONS };
+template <class T, int HD_, int WAY> struct bsri_flash : bsri_tile {
     typedef T type;
-    static constexpr int HD = HD_, HEAD = HD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
-    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
-    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2;
-    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / STAGE, STAGES = FIT < 8 ? FIT : 8;
-    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr bool OPTIONS = WAY == BSRI_FLASH_OPTIONS;
+    static constexpr int HD = HD_, HEAD = HD, STREAMS = WAY == BSRI_FLASH_ONE ? 1 : 2, WARPGROUPS = 3 - STREAMS, ATOMS = HD / 64;
+    static constexpr int ROWS = 64 * WARPGROUPS;
+    static constexpr int KEYS = OPTIONS ? (HD == 256 ? 32 : 64)
+                                : HD == 64 ? 128
+                                : HD == 128 ? 128 / STREAMS
+                                            : 64 / STREAMS;
+    static constexpr int PIECES = KEYS / 16, LISTS = OPTIONS ? 64 : 4, LOADS = (BSRI_FLASH_GRID * STREAMS + 31) / 32;
+    static constexpr bool ROOM = WAY != BSRI_FLASH_TWO; /* for what streams have to do, in shared memory */
+    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2, QUERIES = HD == 256 || (OPTIONS && HD == 128) ? 1 : 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - QUERIES * QUERY) / STAGE;
+    static constexpr int STAGES = OPTIONS ? (HD == 64 ? 6 : 4) : FIT < 8 ? FIT : 8, MOST = OPTIONS ? 2 * STAGES : STAGES;
+    static constexpr int WINDOW =
+        HD == 64 && WAY == BSRI_FLASH_TWO ? BSRI_FLASH_WINDOW / 4 * 3 : BSRI_FLASH_WINDOW; /* for want of room */
+    static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
+    static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
+    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE;
+    static constexpr int CONTROL = OPTIONS ? (HD == 64 ? 20 : 15) << 10 : 3072, BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
+    /* of a thread that multiplies */
+    static constexpr int REGISTERS = HD == 256 || (WAY == BSRI_FLASH_ONE && HD == 128) ? 208 : OPTIONS && HD == 128 ? 200 : 192;
+    static_assert(BYTES <= 227 << 10, "too much shared memory");
 };
 
 /* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
@@ -17604,6 +17743,20 @@ template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_t
 };
 struct bsri_decode_merge_tile : bsri_tile {
     static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
+};
+enum { BSRI_WALK_QUERIES, BSRI_WALK_KEYS, BSRI_WALK_SPILT };
+/* Of a CTA: bytes of operands on their way, of those ds and outputs have; stages at most. */
+enum { BSRI_GRADIENT_DATA = 208 * 1024, BSRI_GRADIENT_SPARE = 16 * 1024, BSRI_GRADIENT_STAGES = 10 };
+/* 64 columns a step. RS: the lines' operands are in registers; else (ROUNDED) sums leave none. MANY, FEW: registers of threads
+   that multiply, that fetch. */
+template <class T, int HD_, int WALK_> struct bsri_gradient_flash : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD_, WALK = WALK_, ATOMS = HD / 64, MOST = BSRI_GRADIENT_STAGES;
+    static constexpr bool KEYS = WALK == BSRI_WALK_KEYS, SPILT = WALK == BSRI_WALK_SPILT, RS = !SPILT && (!KEYS || HD == 64);
+    static constexpr bool ROUNDED = KEYS && !RS;
+    static constexpr int MANY = HD == 64 || SPILT ? 208 : 224, FEW = 504 - 2 * MANY;
+    static constexpr int DATA = BSRI_GRADIENT_DATA, CONTROL = 19 * 1024; /* bytes of a CTA */
+    static constexpr int COLS = 64, STAGES = 0, THREADS = 384, SHARED = DATA + CONTROL;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -17663,8 +17816,13 @@ enum {
     BSRI_FOR_BIASED, /* the same with biases; */
     BSRI_FOR_PIECES, /* in f64 */
     BSRI_FOR_ATTENTION,
+    BSRI_FOR_ATTENTION_OPTIONS,
     BSRI_FOR_DECODE, /* attention of few queries, */
     BSRI_FOR_DECODE_MERGE, /* and of parts */
+    BSRI_FOR_GRADIENT, /* of attention: by queries and by keys, */
+    BSRI_FOR_GRADIENT_QUERIES, /* on Hopper one or the other, */
+    BSRI_FOR_GRADIENT_KEYS,
+    BSRI_FOR_GRADIENT_SPILT, /* or by queries, of what was kept by keys */
     BSRI_FOR_CONV,
     BSRI_FOR_CONV_ALONE, /* depthwise */
     BSRI_FOR_CONV_WEIGHTS,
@@ -17915,6 +18073,9 @@ enum {
     X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_ATTENTION_WGMMA_OPTIONS(X, HD, n, D, T)                                                       \
+    X(ATTENTION_WGMMA_##HD##_OPTIONS_##D, n, ATTENTION_OPTIONS, WGMMA, D, 1, NONE, bsri_attention_wgmma,            \
+      bsri_flash<T, HD, BSRI_FLASH_OPTIONS>)
 #define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
     X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
@@ -17926,26 +18087,50 @@ enum {
     BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
     BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
     BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
-#define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
+#define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma, more)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
     BSRI_KERNELS_ATTENTION_MMA(X, 64_OPTIONS, mma + 2, D, T, 64, 1, true)      \
     BSRI_KERNELS_ATTENTION_MMA(X, 128_OPTIONS, mma + 3, D, T, 128, 1, true)    \
-    BSRI_KERNELS_ATTENTION_WGMMA(X, 64_SHARED, wgmma + 0, D, T, 64, true)      \
-    BSRI_KERNELS_ATTENTION_WGMMA(X, 64, wgmma + 1, D, T, 64, false)            \
-    BSRI_KERNELS_ATTENTION_WGMMA(X, 128_SHARED, wgmma + 2, D, T, 128, true)    \
-    BSRI_KERNELS_ATTENTION_WGMMA(X, 128, wgmma + 3, D, T, 128, false)
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 64_SHARED, wgmma + 0, D, T, 64, BSRI_FLASH_ONE)      \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 64, wgmma + 1, D, T, 64, BSRI_FLASH_TWO)             \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 128_SHARED, wgmma + 2, D, T, 128, BSRI_FLASH_ONE)    \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 128, wgmma + 3, D, T, 128, BSRI_FLASH_TWO)           \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 256_SHARED, more + 0, D, T, 256, BSRI_FLASH_ONE)     \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 256, more + 1, D, T, 256, BSRI_FLASH_TWO)            \
+    BSRI_KERNELS_ATTENTION_WGMMA_OPTIONS(X, 64, more + 2, D, T)                          \
+    BSRI_KERNELS_ATTENTION_WGMMA_OPTIONS(X, 128, more + 3, D, T)                         \
+    BSRI_KERNELS_ATTENTION_WGMMA_OPTIONS(X, 256, more + 4, D, T)
 #define BSRI_KERNELS_ATTENTION(X)                                                                         \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                          \
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 720)              \
     BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 730)           \
     BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
     BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
     X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
+#define BSRI_KERNELS_GRADIENT_SIMT(X, name, n, D, ...) \
+    X(GRADIENT_SIMT_##name##_##D, n, GRADIENT, SIMT, D, 1, NONE, bsri_gradient_simt, bsri_gradient_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_GRADIENT_HEAD(X, HD, n, D, T)                                       \
+    X(GRADIENT_WGMMA_QUERIES_##HD##_##D, n + 0, GRADIENT_QUERIES, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_QUERIES>)                                     \
+    X(GRADIENT_WGMMA_KEYS_##HD##_##D, n + 1, GRADIENT_KEYS, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_KEYS>)                                        \
+    X(GRADIENT_WGMMA_SPILT_##HD##_##D, n + 2, GRADIENT_SPILT, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_SPILT>)
+#define BSRI_KERNELS_GRADIENT_HALF(X, n, D, T)   \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 64, n + 0, D, T) \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 128, n + 3, D, T)
+#define BSRI_KERNELS_GRADIENT(X)                                                       \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GRADIENT_HALF(X, 880, F16, bsri_mma_f16))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GRADIENT_HALF(X, 890, BF16, bsri_mma_bf16))  \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 16X16, 870, F32, float, 16, 1)                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 64X64, 871, F32, float, 64, 4))                      \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GRADIENT_SIMT(X, 32X32, 872, F64, double, 32, 2))
 #define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                        \
     X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)       \
     X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)         \
@@ -18005,7 +18190,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GROUPED(X, BF16, bsri_mma_bf16, 770))                  \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773))))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X) BSRI_KERNELS_GRADIENT(X))                   \
     BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X) BSRI_KERNELS_IMAGES(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
@@ -18075,7 +18260,15 @@ enum {
     BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
     X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
-    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)) \
+    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)               \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
+    X(GRADIENT_STATISTICS, 873, bsri_gradient_statistics)               \
+    X(GRADIENT_ORDERS, 874, bsri_gradient_orders)            \
+    X(GRADIENT_SINKS_F32, 875, bsri_gradient_sinks<float>)   \
+    X(GRADIENT_TOTAL_F32, 876, bsri_gradient_total<float>))  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(GRADIENT_SINKS_F64, 877, bsri_gradient_sinks<double>)  \
+    X(GRADIENT_TOTAL_F64, 878, bsri_gradient_total<double>))) \
     BSRI_WHEN(BSRI_HAS_MOE,                                  \
     X(MOE_ROUTE_FEW, 780, bsri_moe_route_few)                \
     X(MOE_ROUTE_COUNT, 781, bsri_moe_route_count)            \
@@ -20702,11 +20895,71 @@ static void bsri_flash_step(int64_t (&step)[2], int dims, const int64_t *size, c
 }
 static void bsri_flash_steps(bsri_dev_flash *m) {
     const bsri_dev_attention *p = &m->p;
-    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse};
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v};
     int i;
-    for (i = 0; i < 5; i++) bsri_flash_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    for (i = 0; i < 3; i++) bsri_flash_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    bsri_flash_step(m->step[BSRI_FLASH_VALUES], p->mask.batch_dims, p->mask.batch, p->mask.values_batch_stride);
+}
+/* Are an operand's rows contiguous, and each the start of an aligned piece of 16 bytes? The copy engine fills up with zeros. */
+static int bsri_flash_rows_fit(const bsr_dense *d) {
+    if (d->rows > 1 && (d->row_stride % 8 || d->row_stride < d->cols)) return 0;
+    return (d->col_stride == 1 || d->cols == 1) && bsri_dense_aligned(d, 8);
+}
+/* Half, three quarters or all of the columns that a kernel has. */
+static int32_t bsri_flash_columns(int64_t cols, int32_t head) {
+    return head == 64 || cols > head / 4 * 3 ? head : cols > head / 2 ? head / 4 * 3 : head / 2;
+}
+/* Numbers that meet the scores element by element: aligned pieces of 16 bytes come as they are. */
+static bsri_flash_source bsri_flash_source_of(int dtype, int forbids, int along, int64_t row, int aligned) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    const int type = bsri_is_half(dtype) || dtype == BSR_F32 || (forbids && (dtype == BSR_BOOL || dtype == BSR_I8));
+    bsri_flash_source x;
+    x.there = 1, x.dtype = dtype, x.raw = type && along && row * size % 16 == 0 && aligned ? (int32_t)size : 0;
+    return x;
+}
+static bsri_flash_source bsri_flash_values_of(const bsri_dev_attention *p, int forbids) {
+    const bsr_matrix *a = &p->mask;
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(a->dtype);
+    const int aligned = p->ms[0] % unit == 0 && bsri_aligned(a->values, a->dtype, a->batch_dims, a->batch,
+                                                             a->values_batch_stride, unit);
+    return bsri_flash_source_of(a->dtype, forbids, p->ms[2] == 1, p->ms[1], aligned);
+}
+/* What stands between product and softmax. */
+static void bsri_flash_describe(bsri_dev_flash *m) {
+    const bsri_dev_attention *p = &m->p;
+    const int matrix = p->relative.data && p->relative.rows > 1;
+    if (p->flags & BSR_ATTENTION_MASK_ADDITIVE) m->source[0] = bsri_flash_values_of(p, 0);
+    if (matrix)
+        m->source[1] = bsri_flash_source_of(p->relative.dtype, 0, p->relative.col_stride == 1 && p->relative.cols > 1,
+                                            p->relative.row_stride,
+                                            bsri_dense_aligned(&p->relative, 16 / (int64_t)bsr_dtype_size(p->relative.dtype)));
+    if (p->flags & BSR_ATTENTION_MASK_BOOLEAN) m->source[2] = bsri_flash_values_of(p, 1);
+    m->functions = p->score_function || p->mask_function;
+    m->pads = ((p->relative.data && !matrix) || (p->padding.data && p->padding_mode == BSR_MASK_ADD) ? 1 : 0) |
+              (p->padding.data && p->padding_mode == BSR_MASK_MUL ? 2 : 0);
+    m->ahead = m->source[0].there ? 0 : m->source[1].there ? 1 : m->source[2].there && !m->functions ? 2 : -1;
+    if (m->ahead >= 0 && !m->source[m->ahead].raw) m->ahead = -1;
+    m->changes = (p->softcap > 0 ? BSRI_CHANGE_CAP : 0) | (p->slopes.data ? BSRI_CHANGE_SLOPE : 0);
+    if (m->changes || m->source[0].there || matrix || (m->pads & 1) || p->score_function || !(p->scale > 1e-30))
+        m->changes |= BSRI_CHANGE_SCALE;
+    m->natural = m->changes ? 1.0f : (float)p->scale, m->p.unit = m->changes ? BSRI_DEV_LOG2E : (float)p->scale * BSRI_DEV_LOG2E;
+    m->cap = (float)p->softcap, m->per_cap = p->softcap > 0 ? (float)(1 / p->softcap) : 0;
+    m->lazy = p->row_max.data ? 0.0f : 8.0f;
+}
+/* How tiles are sorted by length, and whether long ones are looked for. rows: of a tile; head: its columns. */
+static void bsri_flash_lengths(bsri_dev_flash *m, int rows, int head) {
+    const bsri_dev_attention *p = &m->p;
+    const int64_t groups = bsri_ceil_div(rows, p->mask.block_rows), total = p->items * p->tiles;
+    const double mean = bsri_mean_blocks(&p->mask) / (double)bsri_max(1, p->block_rows) * (double)groups;
+    const double clocks = mean / (double)groups * (double)p->mask.block_cols * head / 8;
+    const int shared = !m->step[BSRI_FLASH_CROW][0] && !m->step[BSRI_FLASH_CROW][1];
+    m->length_bits = 0;
+    while (4.0 * mean >= (double)((int64_t)(BSRI_FLASH_BINS - 2) << m->length_bits)) m->length_bits++;
+    m->overhead = (int32_t)bsri_max(1, 128 / bsri_max(1, p->mask.block_cols)) * (int32_t)groups;
+    m->scan = shared ? p->tiles : total;
+    if (m->scan > 4096 && 3.0 * (double)m->scan > 2.0 * clocks) m->scan = 0;
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 /* Few queries. Steps of an operand by the batch's dimensions. */
@@ -20835,38 +21088,212 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
 }
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
-    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
-    bsri_wanted w = bsri_want(BSRI_FOR_ATTENTION, BSRI_TIER_WGMMA, dt);
-    w.rows = shared ? 128 : 64, w.head = small ? 64 : 128;
-    bsri_choice c = bsri_yes(bsri_find(&w), shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
-    const int keys = c.tile_cols, rows = c.tile_rows, streams = shared ? 1 : 2;
+    const int64_t head = bsri_max(p->q.cols, p->v.cols), br = p->mask.block_rows, bc = p->mask.block_cols;
+    const int dt = p->q.dtype, odd = br % 16 || bc % 16, joined = br % 128 == 0 && !odd;
+    const int options = p->modifies || p->drops || odd || p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30);
+    bsri_wanted w = bsri_want(options ? BSRI_FOR_ATTENTION_OPTIONS : BSRI_FOR_ATTENTION, BSRI_TIER_WGMMA, dt);
+    w.rows = joined && !options ? 128 : 64, w.head = head <= 64 ? 64 : head <= 128 ? 128 : 256;
+    bsri_choice c = bsri_yes(bsri_find(&w), options ? BSR_WHY_OPTIONS : joined ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    const int keys = c.tile_cols, rows = joined ? 128 : 64;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->modifies || p->drops || bsri_attention_newer(p) || !(p->scale > 1e-30 && p->scale < 1e30))
-        return bsri_no(BSR_WHY_MODIFIED);
+    if (!(fabs(p->scale) < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (head > 256 || !p->q.cols || !p->v.cols) return bsri_no(BSR_WHY_WIDE);
     if (!c.kernel) return c;
-    m->piece = bsri_flash_piece(p->mask.block_cols, keys);
-    if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
+    if (odd && (p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return bsri_no(BSR_WHY_BLOCK);
+    if (odd && p->kind && (p->mask_function || (p->padding.data && p->padding_mode == BSR_MASK_MUL)))
+        return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
-        return bsri_no(BSR_WHY_DENSE);
-    m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
-    for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
-    m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
+    if (!bsri_flash_rows_fit(&p->q) || !bsri_flash_rows_fit(&p->k) || !bsri_flash_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    memset(m, 0, offsetof(bsri_dev_flash, map));
+    m->p = *p, m->p.vec2 = p->v.cols % 2 == 0 && bsri_attention_pairs(&p->out), m->joined = joined, m->odd = odd;
+    m->piece = bc % 16 ? 16 : bsri_flash_piece(bc, keys);
+    while (8 << m->piece_bits < m->piece) m->piece_bits++;
+    m->lane_bits = br % 64 == 0 ? 5 : br % 32 == 0 ? 4 : 3;
+    m->k_columns = bsri_flash_columns(p->q.cols, w.head), m->k_atoms = (int32_t)bsri_ceil_div(m->k_columns, 64);
+    m->v_columns = bsri_flash_columns(p->v.cols, w.head), m->v_atoms = (int32_t)bsri_ceil_div(m->v_columns, 64);
+    m->narrow = m->k_columns < w.head || m->v_columns < w.head;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
-    if (p->items * m->p.tiles > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.pdl = 1;
+    if (p->items * m->p.tiles > 0x40000000) return bsri_no(BSR_WHY_SIZE);
+    c.tile_rows = rows, c.grid = bsri_ceil_div(p->items * m->p.tiles, joined ? 1 : 2), c.pdl = 1;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), c.grid);
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
-    bsri_flash_steps(m);
-    for (m->length_bits = 0;
-         bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows) >> m->length_bits >= BSRI_FLASH_BINS;)
-        m->length_bits++;
+    bsri_flash_describe(m), bsri_flash_steps(m), bsri_flash_lengths(m, rows, w.head);
     if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
         !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
         !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))
         return bsri_no(BSR_WHY_DENSE);
     return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A call is a few walks: outputs by queries and by keys, and what differs in items that are summed. A walk is a launch; on tensor
+   cores what it makes beside dq, dk, dv is another. */
+typedef union bsri_gradient_params {
+    bsri_dev_gradient simt;
+    bsri_dev_gradient_flash wgmma;
+} bsri_gradient_params;
+typedef struct bsri_gradient_launch {
+    bsri_choice choice;
+    bsri_gradient_params m;
+} bsri_gradient_launch;
+enum { BSRI_GRADIENT_MAIN = BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V) };
+typedef struct bsri_walks {
+    bsri_dev_gradient walk[BSRI_GRADIENTS]; /* as described; the last one is the sinks', which have a kernel of their own */
+    bsri_gradient_launch launch[BSRI_GRADIENTS + 1];
+    bsri_dev_gradient_rows rows; /* statistics null: there is no room for them */
+    char *spilt;                 /* null: ds is not kept */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
+    int32_t count, launches;     /* walks without the sinks' */
+    int32_t uses_rows, compute;
+    bsri_gradient_order *orders[BSRI_GRADIENTS]; /* of each walk, on Hopper; null: there is no room */
+} bsri_walks;
+
+/* Does a walk sum something up over all lines? */
+static int bsri_makes_numbers(const bsri_dev_gradient *p) {
+    return (p->makes & BSRI_BIT(BSRI_GRAD_SLOPES)) ||
+           ((p->makes & BSRI_BIT(BSRI_GRAD_BIAS)) && p->bias_form == BSRI_BIAS_NUMBER);
+}
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_walk(const bsri_dev_gradient *p, int compute, const bsr_plan *asked, bsri_dev_gradient *m) {
+    const int64_t block = p->keys ? p->f.mask.block_cols : p->f.mask.block_rows;
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->f.mask.block_rows <= 16 || p->f.mask.block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_GRADIENT, BSRI_TIER_SIMT, compute);
+    int64_t width = 1;
+    if (compute != BSR_F64) w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->f.tile_rows = bsri_min(block, c.tile_rows), m->f.tiles = bsri_ceil_div(block, m->f.tile_rows);
+    m->all_tiles = (p->keys ? bsri_block_cols(&p->f.mask) : p->f.block_rows) * m->f.tiles;
+    if (p->makes & (BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K))) width = bsri_max(width, p->f.q.cols);
+    if (p->makes & BSRI_BIT(BSRI_GRAD_V)) width = bsri_max(width, p->f.v.cols);
+    m->f.panels = bsri_ceil_div(width, BSRI_GRADIENT_PANELS * (int64_t)c.tile_cols);
+    m->each = bsri_makes_numbers(p) && !p->sums ? bsri_max(1, m->all_tiles) : 1;
+    m->groups = bsri_max(1, bsri_ceil_div(m->all_tiles, m->each));
+    c.tile_rows = (int32_t)m->f.tile_rows;
+    c.grid = p->outer.count * m->groups * m->f.panels;
+    return c;
+}
+/* Every walk by this tier: the first one's choice, or why not. */
+static bsri_choice bsri_simt_choose_gradient(const bsr_plan *asked, bsri_walks *w) {
+    for (w->launches = 0; w->launches < w->count; w->launches++) {
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        l->choice = bsri_simt_choose_walk(&w->walk[w->launches], w->compute, asked, &l->m.simt);
+        if (!l->choice.kernel) return l->choice;
+    }
+    w->uses_rows = 0;
+    return w->launch[0].choice;
+}
+
+/* Has one of them other items than the other? */
+static int bsri_batch_differs(const bsr_dense *x, const bsr_dense *y) {
+    int i;
+    for (i = 1; i <= x->batch_dims || i <= y->batch_dims; i++)
+        if ((i <= x->batch_dims ? x->batch[x->batch_dims - i] : 1) != (i <= y->batch_dims ? y->batch[y->batch_dims - i] : 1))
+            return 1;
+    return 0;
+}
+/* What keeps a walk's dq, dk, dv from the kernels for Hopper; 0: nothing. */
+static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p) {
+    const bsri_dev_attention *f = &p->f;
+    const int64_t most = 1 << 29;
+    const uint32_t plain = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_WHY_DTYPE;
+    if ((f->flags & ~plain) || f->drops || f->relative.data || f->padding.data || f->slopes.data || f->score_function ||
+        f->mask_function || f->softcap > 0 || !(f->scale > 1e-30 && f->scale < 1e30))
+        return BSR_WHY_MODIFIED;
+    if (f->mask.block_rows % 64 || f->mask.block_cols % 64) return BSR_WHY_BLOCK;
+    if (!bsri_mma_rows_fit(&f->q, 128) || !bsri_mma_rows_fit(&f->k, 128) || !bsri_mma_rows_fit(&f->v, 128)) return BSR_WHY_DENSE;
+    if (p->d_out.dtype != f->q.dtype || !bsri_mma_rows_fit(&p->d_out, 128)) return BSR_WHY_DENSE;
+    if (p->reduce < 1) return BSR_WHY_LIST_KIND;
+    if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
+    if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most)
+        return BSR_WHY_SIZE;
+    if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
+    return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
+}
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p, int way,
+                                          bsri_dev_gradient_flash *m) {
+    const bsri_dev_attention *f = &p->f;
+    const int keys = way == BSRI_FOR_GRADIENT_KEYS, spilt = way == BSRI_FOR_GRADIENT_SPILT;
+    const int64_t block = keys ? f->mask.block_cols : f->mask.block_rows, far = 1 << 30;
+    const int64_t low = f->causal_offset - f->before, high = f->causal_offset + f->after;
+    const bsr_dense *operand[4] = {keys ? &f->k : &f->q, keys ? &f->v : &p->d_out, keys ? &f->q : &f->k,
+                                   keys ? &p->d_out : &f->v};
+    bsri_wanted x = bsri_want(way, BSRI_TIER_WGMMA, f->q.dtype);
+    int64_t total;
+    int i, hd;
+    x.head = f->q.cols <= 64 && f->v.cols <= 64 ? 64 : 128;
+    bsri_choice c = bsri_yes(bsri_find(&x), block % 128 ? BSR_WHY_GROUP : BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, sizeof *m), m->g = *p, hd = x.head;
+    m->statistics = w->rows.statistics, m->orders = w->orders[p - w->walk], m->rows = w->rows.rows,
+    m->unit = (float)f->scale * BSRI_DEV_LOG2E;
+    m->lines = block % 128 ? 64 : 128, m->streams = 128 / m->lines;
+    m->stream = BSRI_GRADIENT_DATA / m->streams, m->ring = spilt ? 0 : 4 * m->lines * hd;
+    m->stage = spilt ? 128 * (m->lines + hd) : 256 * hd;
+    m->stages = (int32_t)bsri_min(BSRI_GRADIENT_STAGES, (m->stream - m->ring - BSRI_GRADIENT_SPARE / m->streams) / m->stage);
+    m->spare = m->ring + m->stages * m->stage;
+    m->columns = (int32_t)(keys ? f->mask.block_rows : f->mask.block_cols), m->column_subs = m->columns / 64;
+    m->line_subs = (int32_t)(block / 64), m->subs = m->column_subs * m->line_subs;
+    m->low = (int32_t)bsri_max(-far, bsri_min(far, low)), m->high = (int32_t)bsri_max(-far, bsri_min(far, high));
+    if (high < low) m->low = m->high = (int32_t)far; /* nothing is allowed */
+    m->per_block = (uint32_t)bsri_ceil_div(block, m->lines);
+    m->tiles = (uint32_t)(keys ? bsri_block_cols(&f->mask) : f->block_rows) * m->per_block;
+    m->backwards = !keys && (f->flags & BSR_ATTENTION_CAUSAL);
+    m->per_turn = !keys || hd == 64 || f->k_group != f->v_group || bsri_batch_differs(&f->k, &f->v);
+    if (keys) m->pieces = (p->dk.data && p->dk.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dk, 128)) |
+                          (p->dv.data && p->dv.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dv, 128)) << 1;
+    else m->pieces = p->dq.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dq, 128);
+    if (!bsri_mul(p->outer.count, m->tiles, &total) || total > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    m->total = (uint32_t)total, m->spilt = keys || spilt ? w->spilt : NULL;
+    memcpy(m->spilt_step, w->spilt_step, sizeof m->spilt_step);
+    for (i = spilt ? 2 : 0; i < (spilt ? 3 : 4); i++)
+        if (!bsri_flash_map(ctx, operand[i], i < 2 ? m->lines : 64, &m->batch[i], &m->map[i])) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->lines, c.stages = m->stages;
+    c.grid = bsri_min(ctx->sm_count, bsri_ceil_div(total, m->streams)), c.pdl = 1;
+    return c;
+}
+/* dq, dk and dv by this tier, what else there is by simt. By keys first: what is kept of ds is used by queries. */
+static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks *w) {
+    bsri_choice none = bsri_no(BSR_WHY_LIST_KIND);
+    const bsr_plan any = BSR_ZERO;
+    int i, keys, why;
+    for (i = 0, w->launches = 0; i < w->count; i++) {
+        if (!(w->walk[i].makes & BSRI_GRADIENT_MAIN)) continue;
+        why = bsri_wgmma_refuses_walk(ctx, w, &w->walk[i]);
+        if (why) return bsri_no(why);
+    }
+    for (keys = 1; keys >= 0; keys--)
+        for (i = 0; i < w->count; i++) {
+            const bsri_dev_gradient *p = &w->walk[i];
+            bsri_gradient_launch *l = &w->launch[w->launches];
+            if (!(p->makes & BSRI_GRADIENT_MAIN) || p->keys != keys) continue;
+            l->choice = bsri_wgmma_choose_walk(ctx, w, p,
+                                               keys          ? BSRI_FOR_GRADIENT_KEYS
+                                               : w->spilt ? BSRI_FOR_GRADIENT_SPILT
+                                                             : BSRI_FOR_GRADIENT_QUERIES, &l->m.wgmma);
+            if (!l->choice.kernel) return l->choice;
+            w->launches++;
+        }
+    w->uses_rows = w->launches > 0;
+    if (!w->launches) return none;
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient rest = w->walk[i];
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        rest.makes &= ~(uint32_t)BSRI_GRADIENT_MAIN;
+        if (!rest.makes) continue;
+        l->choice = bsri_simt_choose_walk(&rest, w->compute, &any, &l->m.simt), w->launches++;
+        if (!l->choice.kernel) return l->choice;
+    }
+    return w->launch[0].choice;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -20925,7 +21352,8 @@ static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p)
         p->flags &= BSR_ATTENTION_MASK_ADDITIVE, p->before = p->after = INT64_MAX / 2, p->mask_function = 0, p->kind = NULL;
         if (p->padding_mode == BSR_MASK_MUL) memset(&p->padding, 0, sizeof p->padding);
     }
-    p->modifies = bsri_attention_modifies(job);
+    p->modifies = (p->flags & ~BSR_ATTENTION_CAUSAL) || p->relative.data || p->padding.data || p->score_function ||
+                  p->mask_function;
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
@@ -21055,6 +21483,11 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_gradient(const bsr_context *ctx, bsri_chooser *s, bsri_walks *w) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA)) bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_gradient(ctx, w));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(s->asked, w));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
@@ -21436,6 +21869,32 @@ static int bsri_stage_sampled_of(const bsri_sampled *job, int whole, char *base,
     t->job.mat1 = &t->mat1, t->job.mat2 = &t->mat2, t->s.flags = BSR_PLAN_STAGES_DENSE;
     return !t->s.failed && t->s.before.count;
 }
+/* --- stages of attention --- */
+
+typedef struct bsri_staged_attention {
+    bsri_attention job;
+    bsr_dense q, k, v;
+    bsri_stage s;
+} bsri_staged_attention;
+/* Rows of queries, keys and values in aligned pieces of 16 bytes. 0: they are so. */
+static int bsri_stage_attention_of(const bsri_attention *job, char *base, bsri_staged_attention *t) {
+    bsr_dense *const to[] = {&t->q, &t->k, &t->v};
+    memset(t, 0, sizeof *t), t->s.base = base, t->job = *job, t->q = *job->q, t->k = *job->k, t->v = *job->v;
+    for (int i = 0; i < 3; i++) {
+        const bsr_dense from = *to[i];
+        if (!from.cols || bsri_flash_rows_fit(&from)) continue;
+        *to[i] = bsri_stage_room(&t->s, &from, from.rows, from.cols, 0);
+        bsri_stage_copy(&t->s, &t->s.before, &from, to[i]);
+    }
+    t->job.q = &t->q, t->job.k = &t->k, t->job.v = &t->v, t->s.flags = BSR_PLAN_STAGES_DENSE;
+    return !t->s.failed && t->s.before.count;
+}
+/* About what tier simt takes, and another one, for so many scores. */
+static double bsri_attention_ns(const bsri_dev_attention *p, int tier) {
+    const double blocks = bsri_mean_blocks(&p->mask) * (double)(p->mask.block_rows * p->mask.block_cols);
+    const double products = blocks * (double)(p->q.cols + p->v.cols) * (double)p->items;
+    return 6000.0 + products / (tier == BSRI_TIER_SIMT ? 2500.0 : 25000.0);
+}
 static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
     const double numbers = bsri_mean_blocks(&p->out) * (double)(p->out.block_rows * p->out.block_cols);
     const double products = numbers * (double)p->mat1.cols * (double)p->items * (double)p->reduce;
@@ -21559,17 +22018,17 @@ typedef struct bsri_dev_entries {
 } bsri_dev_entries;
 
 /* One result of attention from partial ones: out's batch, in whose dimensions steps are. A launch has room for so many. */
-typedef struct bsri_dev_part {
+typedef struct bsri_dev_partial {
     const void *x, *y;
     int64_t x_row, x_col, y_row, x_step[4], y_step[4];
     int32_t y_dtype, reserved;
-} bsri_dev_part;
+} bsri_dev_partial;
 typedef struct bsri_dev_parts {
     bsr_dense out, lse; /* data null: absent */
     bsri_batch batch;
     int64_t rows;       /* of all items */
     int32_t count, x_dtype;
-    bsri_dev_part part[BSRI_PARTIAL_MOST];
+    bsri_dev_partial part[BSRI_PARTIAL_MOST];
 } bsri_dev_parts;
 static_assert(sizeof(bsri_dev_parts) <= 4096 - 8, "parameters of a kernel");
 
@@ -22536,14 +22995,256 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
                             [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
+static int bsri_cuda_ask_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key,
+                                   bsri_dev_attention *p, bsri_attention_params *m, bsri_asking *a) {
+    bsri_cuda_describe(job, p);
+    if (!p->items || !p->q.rows || (!p->v.cols && !p->lse.data && !p->row_max.data)) return 0;
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, p, job->compute, s, m); });
+    return 1;
+}
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
+    bsri_staged_attention t;
     bsri_dev_attention p;
     bsri_attention_params m;
-    bsri_cuda_describe(job, &p);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data))
-        return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+    bsri_asking a, b;
+    uint64_t offered;
+    if (!bsri_cuda_ask_attention(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const double direct = allowed == 2 || !a.s.best.kernel ? INFINITY : bsri_attention_ns(&p, BSRI_TIER_SIMT);
+    if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz && !p.pages.table &&
+        bsri_stage_attention_of(job, bsri_stage_base(c), &t) && bsri_stage_fits(c, &t.s, offered) &&
+        bsri_attention_ns(&p, BSRI_TIER_MMA) + bsri_stage_ns(&t.s) < direct) {
+        bsri_cuda_ask_attention(c, &t.job, key, &p, &m, &b);
+        if (b.s.best.tier > BSRI_TIER_SIMT) return bsri_cuda_start(c, &b, key, plan, BSRI_PLAN_AND_RUN, &m, &t.s, NULL);
+        bsri_cuda_ask_attention(c, job, key, &p, &m, &a); /* the parameters that the stage's have overwritten */
+    }
+    return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gradient: attention's backward on the CUDA backend, host side                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One walk: what it makes is g->makes. */
+static void bsri_cuda_describe_walk(const bsri_gradient *g, const bsri_dev_attention *f, bsri_dev_gradient *p) {
+    const bsr_dense *d = g->d_bias;
+    memset(p, 0, sizeof *p);
+    p->f = *f, p->d_out = *g->d_out, bsri_dense_set(&p->d_lse, g->d_lse);
+    p->makes = g->makes, p->whole = g->whole, p->outer = g->outer, p->share = g->share, p->reduce = g->reduce;
+    p->derives = g->derivative != NULL;
+    if (bsri_makes(g, BSRI_GRAD_Q)) p->dq = *g->dq;
+    if (bsri_makes(g, BSRI_GRAD_K)) p->dk = *g->dk;
+    if (bsri_makes(g, BSRI_GRAD_V)) p->dv = *g->dv;
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) p->d_sinks = *g->d_sinks;
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) p->d_slopes = *g->d_slopes;
+    if (bsri_makes(g, BSRI_GRAD_SCORES)) p->d_scores = *g->d_scores, bsri_value_strides(g->d_scores, p->score_strides);
+    p->keys = (g->makes & (BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V))) != 0;
+    if (bsri_makes(g, BSRI_GRAD_BIAS)) {
+        p->d_bias = *d, p->keys = g->out[BSRI_GRAD_BIAS].keys;
+        p->bias_form = p->keys || (d->rows == f->q.rows && d->cols != f->k.rows) ? BSRI_BIAS_LINES
+                       : d->rows == f->q.rows                                    ? BSRI_BIAS_ELEMENTS
+                                                                                 : BSRI_BIAS_NUMBER;
+    }
+    p->lines = p->keys ? f->k.rows : f->q.rows, p->index = g->index;
+}
+/* All of them, the sinks' last. A bias of a row is summed up by keys; else all of an item would be one task. */
+static void bsri_cuda_walks(bsri_gradient *g, const bsri_dev_attention *f, bsri_walks *w) {
+    uint32_t left = bsri_gradient_wanted(g);
+    const uint32_t sinks = left & BSRI_BIT(BSRI_GRAD_SINKS);
+    bsri_gradient_out *const bias = &g->out[BSRI_GRAD_BIAS];
+    w->count = 0, left &= ~sinks;
+    if (bias->wanted && bias->whole && g->d_bias->cols == f->k.rows) {
+        bias->keys = 1, bias->whole = 0, g->makes = BSRI_BIT(BSRI_GRAD_BIAS), left &= ~g->makes;
+        bsri_gradient_items(g, bias), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    }
+    while (left) bsri_gradient_items(g, bsri_gradient_lead(g, &left)), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    if (!sinks) return;
+    g->makes = sinks, bsri_gradient_items(g, &g->out[BSRI_GRAD_SINKS]), bsri_cuda_describe_walk(g, f, &w->walk[w->count]);
+}
+
+/* The workspace: parts one behind another, the dearest first, as many as what is offered has room for. */
+typedef struct bsri_gradient_room {
+    char *base;
+    uint64_t bytes, offered;
+    bsri_cuda_index index;
+    int32_t indexed, reserved; /* is it built? */
+} bsri_gradient_room;
+static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
+    const uint64_t whole = ((uint64_t)bytes + 127) / 128 * 128;
+    char *const at = r->base + r->bytes;
+    if (bytes < 0 || whole > r->offered - r->bytes) return NULL;
+    r->bytes += whole;
+    return at;
+}
+/* ds of as many items as there is room for, where both walks on Hopper can take items in step: how many of dk at a time. */
+static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient_room *r) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_gradient *keys = NULL, *queries = NULL;
+    const bsr_matrix *m = &w->walk[0].f.mask;
+    const bsri_batch *b = &w->walk[0].f.batch;
+    int64_t blocks = m->nnz, each, items, all;
+    int i, own, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    for (i = 0; i < w->count; i++) {
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) keys = &w->walk[i];
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
+    }
+    if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
+    if (!m->nnz || bsri_wgmma_refuses_walk(c->ctx, w, keys) || bsri_wgmma_refuses_walk(c->ctx, w, queries)) return;
+    for (i = b->dims - 1; i >= 0; i--) {
+        own = i - (b->dims - m->batch_dims);
+        w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
+        if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
+    }
+    items = keys->outer.count; /* of dk */
+    if (!bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) || all / 2 > INT64_MAX / 4) return;
+    each = ragged ? all : all / items;
+    all = bsri_min(items, (int64_t)((r->offered - r->bytes) / (uint64_t)each));
+    if (ragged && all < 1) return;
+    if (ragged) all = items;
+    if (all < 1 || bsri_ceil_div(items, all) > BSRI_GRADIENT_TICKETS / 2 - 4) return;
+    if (all < items) { /* parts alike in size, each of which keeps the GPU busy */
+        all = bsri_ceil_div(items, bsri_ceil_div(items, all));
+        if (all * bsri_ceil_div(m->cols, 128) < 2 * (int64_t)c->ctx->sm_count) return;
+    }
+    w->spilt_items = all, w->spilt = bsri_gradient_take(r, ragged ? each : all * each);
+}
+/* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */
+static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r,
+                                          bsr_plan *plan) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_attention *f = &w->walk[0].f;
+    const bsr_matrix *m = g->f.mask;
+    bsri_dev_gradient_rows *rows = &w->rows;
+    int64_t scratch, bytes;
+    int i, keys = 0, main = 0;
+    r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
+    r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
+                 : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    if (asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS))
+        r->offered = UINT64_MAX / 2; /* refused later where there is too little */
+    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
+    if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (keys && !m->transposed_index && m->nnz) {
+        scratch = bsri_cuda_index_plan(&r->index, m), r->index.view = g->index;
+        if ((!asked || (asked & BSR_PLAN_BUILDS_INDEX)) && scratch >= 0 && bsri_gradient_take(r, scratch)) {
+            r->index.buffer = bsri_gradient_take(r, g->index.bytes), r->indexed = r->index.buffer != NULL;
+            if (!r->indexed) r->bytes = 0;
+        }
+        plan->flags |= r->indexed ? BSR_PLAN_BUILDS_INDEX : BSR_PLAN_SLOW_TRANSPOSE;
+    }
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient *p = &w->walk[i];
+        p->index = g->index;
+        if (r->indexed) p->f.mask.transposed_index = r->index.buffer;
+        if (!bsri_makes_numbers(p)) continue;
+        bytes = bsri_ceil_div(p->f.mask.block_rows, 16) * p->f.block_rows; /* lines of the smallest tile */
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
+        p->sums = bsri_gradient_take(r, 16 * bytes);
+    }
+    memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
+    memset(w->spilt_step, 0, sizeof w->spilt_step), memset(w->orders, 0, sizeof w->orders);
+    if (!main || c->ctx->tier < BSRI_TIER_MMA || w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_OK;
+    rows->g = w->walk[0], rows->g.outer = rows->g.whole = f->batch, rows->g.share = rows->g.reduce = 1, rows->g.makes = 0;
+    rows->rows = bsri_ceil_div(f->q.rows, 128) * 128, rows->chunks = rows->rows / BSRI_GRADIENT_CHUNK;
+    rows->pieces =
+        f->out.dtype == f->q.dtype && g->d_out->dtype == f->q.dtype && bsri_mma_rows_fit(&f->out, 128) &&
+        bsri_mma_rows_fit(g->d_out, 128);
+    if (!bsri_mul(rows->rows, f->items, &bytes) || bytes > INT64_MAX / 16) return BSR_OK;
+    rows->ticket = (uint32_t *)(void *)bsri_gradient_take(r, 4 * BSRI_GRADIENT_TICKETS);
+    rows->statistics = rows->ticket ? (float *)(void *)bsri_gradient_take(r, 8 * bytes) : NULL;
+    for (i = 0; i < w->count && rows->statistics && c->ctx->tier >= BSRI_TIER_WGMMA; i++) {
+        const bsri_dev_gradient *p = &w->walk[i];
+        bytes = bsri_ceil_div(p->keys ? m->cols : m->rows, 64); /* work tiles of an item, at most */
+        if (!(p->makes & BSRI_GRADIENT_MAIN) || m->block_rows % 64 || m->block_cols % 64) continue;
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || !bsri_mul(bytes, p->reduce, &bytes) || bytes > INT64_MAX / 1024) continue;
+        w->orders[i] = (bsri_gradient_order *)(void *)bsri_gradient_take(r, bytes * (int64_t)sizeof(bsri_gradient_order));
+    }
+    if (rows->statistics) bsri_gradient_spill(c, w, r);
+    return BSR_OK;
+}
+static bsr_status bsri_gradient_start(const bsri_call *c, bsri_gradient_launch *l) {
+    return bsri_cuda_status(c, bsri_launch_choice(&l->choice, &l->m, bsri_cuda_queue(c)));
+}
+/* The walk by keys and that by queries, some items after others. */
+static bsr_status bsri_gradient_in_step(const bsri_call *c, bsri_walks *w) {
+    const int64_t items = w->launch[0].m.wgmma.g.outer.count, share = w->launch[0].m.wgmma.g.share;
+    const bsri_dev_gradient_flash *m = &w->launch[0].m.wgmma;
+    int64_t first, last, step = 0;
+    int i;
+    for (i = 0; i < m->g.f.batch.dims; i++) step = m->spilt_step[i]; /* of the last dimension: from item to item */
+    for (first = 0; first < items; first = last) {
+        last = bsri_min(items, first + w->spilt_items);
+        for (i = 0; i < 2; i++) {
+            bsri_dev_gradient_flash *x = &w->launch[i].m.wgmma;
+            bsri_choice *k = &w->launch[i].choice;
+            x->first = (int32_t)(i ? first * share : first), x->total = (uint32_t)((last - first) * (i ? share : 1)) * x->tiles;
+            x->spilt = w->spilt - (w->spilt_items < items ? first * share * step * x->subs * 8192 : 0);
+            k->grid = bsri_min(c->ctx->sm_count, bsri_ceil_div((int64_t)x->total, x->streams));
+            BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+            if (x->ticket) x->ticket += 2;
+        }
+    }
+    return BSR_OK;
+}
+template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
+    const bsri_dev_gradient *const sinks = &w->walk[w->count];
+    const int pdl = c->ctx->tier >= BSRI_TIER_WGMMA;
+    int i = 0;
+    if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
+    if (w->uses_rows) {
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
+                                                 bsri_cuda_queue(c), pdl)));
+        for (i = 0; i < w->launches; i++) {
+            bsri_dev_gradient_flash *m = &w->launch[i].m.wgmma;
+            if (w->launch[i].choice.tier != BSRI_TIER_WGMMA) continue;
+            m->ticket = w->rows.ticket + i;
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_orders, *m, bsri_ceil_div(m->total * m->g.reduce, 128), 128,
+                                                     bsri_cuda_queue(c), pdl)));
+        }
+        i = 0;
+        if (w->spilt) {
+            BSRI_TRY(bsri_gradient_in_step(c, w));
+            i = 2;
+        }
+    }
+    for (; i < w->launches; i++) {
+        const bsri_dev_gradient *p = &w->launch[i].m.simt;
+        BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+        if (w->launch[i].choice.tier == BSRI_TIER_SIMT && p->sums)
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_total<F>, *p, 2 * p->outer.count, 32, bsri_cuda_queue(c), 0)));
+    }
+    if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch(bsri_gradient_sinks<F>, *sinks, sinks->outer.count, 256, bsri_cuda_queue(c), 0));
+}
+static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan) {
+    bsr_tune_row key;
+    bsri_dev_attention f;
+    bsri_gradient_room room;
+    bsri_asking a;
+    bsri_walks w;
+    int stop;
+    bsri_cuda_describe(&g->f, &f);
+    if (!bsri_gradient_wanted(g)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    memset(&key, 0, sizeof key);
+    w.walk[0].makes = 0, bsri_cuda_walks(g, &f, &w);
+    if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
+    BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
+    if (w.count) {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
+        if (w.uses_rows && w.spilt) plan->flags |= BSR_PLAN_SPILLS;
+        BSRI_TRY(bsri_chosen(c, &a, &key, plan));
+    } else plan->reason = BSR_WHY_ANY, w.launches = w.uses_rows = 0;
+    plan->workspace_bytes = room.bytes;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+#if BSRI_HAS_F64
+    if (g->f.compute == BSR_F64) return bsri_cuda_gradient_run<double>(c, &w, &room);
+#endif
+#if BSRI_HAS_SUMS_F32
+    return bsri_cuda_gradient_run<float>(c, &w, &room);
+#else
+    return BSR_OK;
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -23515,7 +24216,7 @@ static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
     if (!bsri_mul(g->batch.count, g->out->rows, &p.rows)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     for (int64_t i = 0; i < g->count; i++) {
         const bsr_dense x = bsri_dense_used(&g->x[i]), y = bsri_dense_used(&g->y[i]);
-        bsri_dev_part *part = &p.part[i];
+        bsri_dev_partial *part = &p.part[i];
         part->x = x.data, part->y = y.data, part->x_row = x.row_stride, part->x_col = x.col_stride, part->y_row = y.row_stride;
         part->y_dtype = y.dtype;
         bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);

@@ -24,6 +24,7 @@
     X(softmax, BSR_OP_SOFTMAX, 0, 0, 1u << 3)                   \
     X(softmax_backward, BSR_OP_SOFTMAX_BACKWARD, 0, 0, 1u << 3) \
     X(attention, BSR_OP_ATTENTION, 1, 0, 3u << 6)               \
+    X(attention_backward, BSR_OP_ATTENTION_BACKWARD, 1, 0, 7u << 9) \
     X(validate, BSR_OP_VALIDATE, 0, 1, 0)                       \
     X(to_dense, BSR_OP_TO_DENSE, 0, 0, 1u << 1)                 \
     X(map, BSR_OP_MAP, 0, 0, 1u << 5)                           \

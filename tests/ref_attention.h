@@ -110,6 +110,9 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
     const int64_t lq = c->q.rows, lk = c->k.rows, dv = c->v.cols, heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const int f64 = c->q.dtype == BSR_F64;
     const double u = f64 ? REF_U64 : 0x1p-24, tiny = f64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
+    /* where probabilities and gradients are rounded before products: by how much, and what is lost of the least */
+    const int rounds = REF_ROUNDS_P && (c->q.dtype == BSR_F16 || c->q.dtype == BSR_BF16), half = c->q.dtype == BSR_F16;
+    const double ulp = rounds ? half ? 0x1p-11 : 0x1p-8 : 0, least = rounds && half ? 0x1p-25 : 0;
     const double scale = c->scale != 0 ? c->scale : c->q.cols ? 1 / sqrt((double)c->q.cols) : 1;
     ref_array none = ref_none(), out = ref_dense(&c->out), lse = ref_dense(&c->lse), go = ref_dense(&c->d_out), gl = none;
     ref_total q, k, v, bias, scores, sinks, slopes;
@@ -166,12 +169,15 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 double slip = 0;
                 for (d = 0; d < dv; d++) {
                     ref_real o = 0, mag = 0;
+                    double all_v = 0;
+                    for (j = 0; j < lk; j++) all_v += s[j].keep > 0 ? s[j].keep * fabs(*ref_at(&a.v, iv, j, d)) : 0;
                     for (j = 0; j < lk; j++)
                         if (s[j].keep > 0)
                             o += s[j].p * *ref_at(&a.v, iv, j, d) * s[j].keep,
                                 mag += fabsl(s[j].p * *ref_at(&a.v, iv, j, d) * s[j].keep);
                     *ref_at(&r.out.want, item, i, d) = (double)o;
-                    *ref_at(&r.out.bound, item, i, d) = n > 0 ? relative * (double)mag + (n + 1) * 4 * tiny : 0;
+                    *ref_at(&r.out.bound, item, i, d) =
+                        n > 0 ? (relative + ulp) * (double)mag + least * all_v + (n + 1) * 4 * tiny : 0;
                     if (n == 0) continue;
                     delta += (double)o * *ref_at(&go, item, i, d), delta_size += fabs((double)o * *ref_at(&go, item, i, d));
                     slip += fabs((double)o - *ref_at(&out, item, i, d)) * fabs(*ref_at(&go, item, i, d));
@@ -193,7 +199,7 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 for (d = 0; d < dv; d++) {
                     const double g = *ref_at(&go, item, i, d), x = *ref_at(&a.v, iv, j, d);
                     dp += keep * g * x, mag += fabs(keep * g * x);
-                    if (keep > 0) ref_total_add(&v, iv, j, d, p * keep * g, p_off * keep * fabs(g));
+                    if (keep > 0) ref_total_add(&v, iv, j, d, p * keep * g, (p_off + p * ulp + least) * keep * fabs(g));
                 }
                 ds = p * (dp - delta);
                 off = p_off * (fabs(dp) + fabs(delta)) +
@@ -207,6 +213,7 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 if (a.slopes.v)
                     ref_total_add(&slopes, t_item_of(&c->whole, item, &a.slopes.batch), 0, 0, -ds * away, off * away);
                 if (c->o.softcap > 0) off = off * s[j].cap + fabs(ds) * (4 / c->o.softcap * s[j].e + 8 * u), ds *= s[j].cap;
+                off += 2 * fabs(ds) * ulp + least * (1 + fabs(dp) + fabs(delta)); /* of rounded probabilities, rounded */
                 for (d = 0; d < c->q.cols; d++) {
                     const double x = *ref_at(&a.q, iq, i, d), y = *ref_at(&a.k, ik, j, d);
                     ref_total_add(&q, iq, i, d, scale * ds * y, fabs(scale * y) * off);
@@ -227,14 +234,12 @@ TF int ref_run_forward(ref_gradients *c) {
     bsr_exec e = t_exec(0);
     return RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &e));
 }
-TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
-    bsr_exec e = t_exec(exec_flags);
-    ref_gradient_results r;
-    if (!ref_run_forward(c)) return;
-    if (!RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out,
-                                       &c->dq, &c->dk, &c->dv, &e)))
-        return;
-    r = ref_attention_backward(c);
+TF int ref_run_gradients(ref_gradients *c, const bsr_exec *e) {
+    return RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out,
+                                         &c->dq, &c->dk, &c->dv, e));
+}
+TF void ref_compare_backward(ref_gradients *c) {
+    const ref_gradient_results r = ref_attention_backward(c);
     REF_COMPARE(&c->out, &r.out, c->flags);
     REF_COMPARE(&c->lse, &r.lse, REF_ANY);
     if (c->has_max) REF_COMPARE(&c->row_max, &r.row_max, REF_ANY);
@@ -245,6 +250,21 @@ TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
     REF_COMPARE(&c->dv, &r.dv, c->flags);
     if (c->has_bias) REF_COMPARE(&c->d_bias, &r.d_bias, c->flags);
     if (c->has_scores) REF_COMPARE_MATRIX(&c->d_scores, &r.d_scores, c->flags);
+}
+TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
+    bsr_exec e = t_exec(exec_flags);
+    if (ref_run_forward(c) && ref_run_gradients(c, &e)) ref_compare_backward(c);
+}
+/* With the workspace that a query names, or a part of it. */
+TF void ref_run_backward_in(ref_gradients *c, uint32_t exec_flags, double part) {
+    bsr_exec e = t_exec(exec_flags);
+    bsr_plan plan;
+    if (!ref_run_forward(c)) return;
+    e.query = &plan;
+    if (!ref_run_gradients(c, &e)) return;
+    e.query = NULL, e.workspace_bytes = (uint64_t)((double)plan.workspace_bytes * part);
+    if (e.workspace_bytes) e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
+    if (ref_run_gradients(c, &e)) ref_compare_backward(c);
 }
 
 /* A matrix with the mask's pattern and values of its own for each item of the batch. */

@@ -50,6 +50,7 @@ for k in 1 2 3; do # one case in so many: each lane is a coroutine
     case $k in 1) share=200 of=products ;; 2) share=8 of="sampled products" ;; *) share=8 of=softmax ;; esac
     part "kernels of $of on the host" sh tests/test_device.sh --kernels $k -s $share
 done
+part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest

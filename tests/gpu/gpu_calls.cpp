@@ -166,7 +166,7 @@ TEST(host_pointers_are_refused) {
             if (kind == SCATTER || kind == DENSE_SCATTER)
                 for (int64_t **at : {&g->indices.c_indices, &g->indices.r_offsets, &g->indices.p_indices, &g->indices.q_indices})
                     refused((void **)at);
-            if (kind == ADDMM) refused((void **)&g->epilogue.alpha_ptr), refused((void **)&g->epilogue.beta_ptr);
+            if (kind == ADDMM) refused((void **)&g->epilogue[0].alpha_ptr), refused((void **)&g->epilogue[0].beta_ptr);
             if (j.workspace) refused(&e.workspace);
             CHECK(kind == SCATTER || job_bits(&j, gm.stream) == poison);
             CHECK_INT(j.device(gm.ctx, &e), BSR_OK);

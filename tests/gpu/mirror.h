@@ -156,6 +156,7 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_CROW_DECREASES:
         case BSR_ITEM_CROW_LONG:
         case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_BLOCK_KIND:
         case BSR_ITEM_COL_ORDER:
         case BSR_ITEM_PATTERN_MISMATCH:
         case BSR_ITEM_VIEW_HEADER:
@@ -223,7 +224,7 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[16];
+    bsr_dense dense[24];
     bsr_matrix matrix[8];
     bsr_epilogue epilogue[2] = {}; /* a chain has two */
     bsr_scales scales[4];
@@ -307,10 +308,10 @@ struct gm_call {
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
         for (bsr_epilogue &e : epilogue) move(e.alpha_ptr), move(e.beta_ptr), move(e.user_data);
-        move(attention.user_data),
-            move(maps.user_data);
+        move(attention.user_data), move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
         move(routing.counts), move(routing.offsets), move(routing.row_of), move(routing.slot_of), move(routing.status);
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -583,7 +584,7 @@ struct gm_call {
         gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
         if (staged) behind((size_t)e.workspace_bytes);
         gm_cuda("left behind by the call", cudaGetLastError());
-        if ((found.item == BSR_ITEM_NOT_IMPLEMENTED || found.item == BSR_ITEM_DTYPE_ON_CUDA) && said.item != found.item) {
+        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != found.item) {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
             return host(ctx, exec);
         }
@@ -602,7 +603,9 @@ struct gm_call {
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
+        const bool larger =
+            status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK; /* the device's plan wants more than the CPU's */
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked && !larger &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
@@ -924,6 +927,7 @@ static const struct {
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
     {"bits_for_any_threads", "threads of the CPU backend"},
+    {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -1052,6 +1056,7 @@ T_OPERATIONS(X)
 #define bsr_chain_mm gm_chain_mm
 #define bsr_sampled_chain_mm gm_sampled_chain_mm
 #define bsr_attention gm_attention
+#define bsr_attention_backward gm_attention_backward
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
