@@ -15263,7 +15263,7 @@ BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int
 
 /* What every routing must fulfil, without its arrays. */
 static bsr_status bsri_check_routing(const bsri_call *c, const bsr_moe_routing *r) {
-    int64_t field[5], i, slots;
+    int64_t field[5], i, slots = 0;
     if (!r) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_ROUTING, -1, 0);
     field[0] = r->tokens, field[1] = r->slots, field[2] = r->experts, field[3] = r->rows, field[4] = r->block_rows;
     for (i = 0; i < 5; i++)
@@ -18106,9 +18106,9 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 720)              \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 930)              \
     BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 730)           \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 940)           \
     BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
     BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
     X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
