@@ -288,7 +288,8 @@
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
      are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
-     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u stands for (k + 2) u.
+     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     stands for (k + 2) u.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,

@@ -290,7 +290,8 @@ static void long_sum(int64_t k, int64_t block, int a_type, int b_type, int posit
             double sum[2] = {0, 0}, all[2] = {0, 0};
             for (x = 0; x < k; x++)
                 for (way = 0; way < 2; way++) {
-                    const int64_t at = t_value_at(&a, 0, x / block, i, x % block), row = t_col(&a, 0, x / block) * block + x % block;
+                    const int64_t at = t_value_at(&a, 0, x / block, i, x % block);
+                    const int64_t row = t_col(&a, 0, x / block) * block + x % block;
                     const double p = way ? t_get(&mat1, 0, i, x) * t_get(&mat2, 0, x, j)
                                          : t_load(a.values, a_type, at) * t_get(&b, 0, row, j);
                     sum[way] += p, all[way] += fabs(p);
@@ -306,7 +307,8 @@ TEST(long_sums) {
         for (way = 0; way < 4; way++)
             for (t = 0; t < (lengths[n] > 8192 ? 1 : 4); t++)
                 for (block = 64; block <= 128; block *= 2) {
-                    bt_case("%d products, %s, %s x %s, blocks of %d%s", (int)lengths[n], way & 1 ? "above zero" : "of either sign",
+                    bt_case("%d products, %s, %s x %s, blocks of %d%s", (int)lengths[n],
+                            way & 1 ? "above zero" : "of either sign",
                             bsr_dtype_name(eights[t % 2]), bsr_dtype_name(eights[t / 2]), block, way & 2 ? ", fast" : "");
                     long_sum(lengths[n], block, eights[t % 2], eights[t / 2], way & 1, way / 2);
                 }
@@ -359,7 +361,8 @@ int main(int argc, char **argv) {
         {"who_takes_them", who_takes_them},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
-    if (bt.verbose) printf("largest error / bound: %.3g; of long sums, of |A||B|: %.3g, fast %.3g\n", ref_worst, worst[0], worst[1]);
+    if (bt.verbose)
+        printf("largest error / bound: %.3g; of long sums, of |A||B|: %.3g, fast %.3g\n", ref_worst, worst[0], worst[1]);
     t_contexts_end();
     return failed;
 }

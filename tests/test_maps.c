@@ -79,7 +79,8 @@ TEST(map_operands) {
     for (combine = BSR_COMBINE_ADD; combine <= BSR_COMBINE_GRADIENT; combine++)
         for (b = 0; b < BLOCK_SIZES; b++)
             for (kind = 0; kind < 7; kind++) { /* a matrix, full, row, column, one, of one item, none */
-                const int type = dtypes[bt_below(5)], of_y = dtypes[bt_below(bt_below(2) ? 2 : TYPES)], form = (int)bt_below(FORMS);
+                const int type = dtypes[bt_below(5)], of_y = dtypes[bt_below(bt_below(2) ? 2 : TYPES)];
+                const int form = (int)bt_below(FORMS);
                 const int out_type = bt_below(3) ? type : dtypes[bt_below(5)], f = functions[bt_below(3) ? 0 : bt_below(6)];
                 bsr_map_options o = options_of(f, combine, bt_below(2) ? BSR_MAP_AFTER : 0);
                 bsr_matrix x, m, out;

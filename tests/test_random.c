@@ -205,7 +205,7 @@ static void random_sum_mm(int turn) {
     bsr_epilogue f = BSR_ZERO;
     ref_result want;
     int64_t n, rows;
-    int t, layout = some_layout();
+    int t, of_lines, layout = some_layout();
     const int order = (int)bt_below(3);
     const double alpha = whole ? (double)bt_range(-2, 2) : 1, beta = bt_below(2) ? 0 : whole ? 2 : bt_uniform();
     first.batch = bt_below(3) ? NO_BATCH : first.batch, first.ragged = first.ragged && first.batch.dims;
@@ -225,8 +225,8 @@ static void random_sum_mm(int turn) {
         a[t] = t_matrix(&s);
         if (turned) t_attach_transposed(&a[t]);
         if (!alike) layout = some_layout();
-        b[t] = t_random(t_mixed(type), turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
-                        FILL_SIGNED);
+        b[t] = t_random(t_mixed(type), turned ? a[t].rows : a[t].cols, n, layout,
+                        t && !alike ? narrowed(first.batch) : first.batch, 0, FILL_SIGNED);
         terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0;
         terms[t].alpha = bt_below(alike ? 6 : 2) ? alpha : whole ? (double)bt_range(-2, 2) : bt_below(4) ? bt_uniform() - 0.5 : 0;
     }
@@ -238,9 +238,10 @@ static void random_sum_mm(int turn) {
     }
     out = t_output(out_type, rows, n, some_layout(), first.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(first.batch), 0, FILL_SIGNED);
-    left = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    right = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    bias = t_random(whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    of_lines = whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type;
+    left = t_random(of_lines, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    right = t_random(of_lines, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    bias = t_random(of_lines, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
     f.bias = bt_below(3) ? NULL : &bias, f.left_alpha = bt_below(3) ? NULL : &left, f.right_alpha = bt_below(3) ? NULL : &right;
     f.activation = whole ? BSR_ACT_NONE : (int)bt_below(5);
     describe(&first, flip ? ", A^T" : "");
