@@ -6726,7 +6726,7 @@ __device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, 
 
    Order: 1. The fetching warp writes a tile down in slot n of STAGES + 1, then loads its stages; whoever waits for the first of
              them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written
-   again.
+             again.
           2. Multiplying warps: for each stage products, and the stage before is given back.
           3. Epilogue: 32 columns at a time, eight neighbours of a row in each lane. */
 template <class L>
@@ -12814,8 +12814,8 @@ __device__ __forceinline__ void bsri_moe_place(const bsri_dev_moe_route &p, int6
     });
     __syncthreads();
 }
-/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given away.
- */
+/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given
+   away. */
 __device__ __forceinline__ void bsri_moe_clear(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
     for (int64_t i = thread; i < p.rows; i += threads) p.slot_of[i] = -1;
     for (int64_t i = thread; i < p.n; i += threads) p.row_of[i] = -1;
@@ -12919,8 +12919,7 @@ static __global__ void __launch_bounds__(BSRI_CTA)
         bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
 }
 
-/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single elements of any type ---
- */
+/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single ones of any type --- */
 
 template <int BYTES, class F> struct bsri_moe_piece {
     static constexpr int E = 8;
