@@ -83,6 +83,17 @@ readelf -d \$so | grep -qF 'soname: [libbsrsparse.so.$major.$minor]'
 nm -D --defined-only \$so | awk '{ print \$3 }' | grep -v '^_' | sort > $w/calls
 sh $here/tests/declared.sh $here/bsrsparse.h | diff - $w/calls"
 
+# ---- Python ----
+
+case_ "the README's Python finds what make shared builds" "python3 -c 'import numpy, scipy' 2> /dev/null || { echo 'NumPy or SciPy is absent (pip install numpy scipy)'; exit 77; }
+t=$w/tree; mkdir -p \$t/build/compiler; cp -r Makefile *.h bsrsparse_kernels.cuh examples tests/compile \$t
+mkdir \$t/tests; mv \$t/compile \$t/tests; cp $w/build/libbsrsparse.so \$t/build/compiler
+ln -s libbsrsparse.so \$t/build/compiler/libbsrsparse.so.$major.$minor
+sed -n '/^make shared && cd examples.python\$/,/^\`\`\`/{ /\`\`\`/d; p; }' README.md > $w/readme.sh
+[ \$(grep -c . $w/readme.sh) -gt 1 ]
+(cd \$t; make() { command make -s -q B=build/compiler \"\$@\"; }; . $w/readme.sh) > $w/readme.txt
+grep -q '^ \[0. 0. 0. 0. 0. 1.\]\]' $w/readme.txt"
+
 # ---- CMake ----
 
 # cmake_ NAME CC CXX OPTIONS: examples/cmake, built by these and run

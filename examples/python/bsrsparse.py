@@ -241,11 +241,11 @@ class Functions:
 
 
 def found(name="libbsrsparse.so"):
-    """Where the library is: $BSRSPARSE_LIBRARY, beside this file, in build/ of the sources, else its name for the system."""
+    """Where the library is: $BSRSPARSE_LIBRARY, beside this file, where `make shared` puts it, else its name for the system."""
     here = os.path.dirname(os.path.abspath(__file__))
     built = os.path.join(os.path.dirname(os.path.dirname(here)), "build")
     places = [os.path.join(here, name), os.path.join(built, name)]
-    places += sorted(glob.glob(os.path.join(built, "*", "shared", name)), key=os.path.getmtime, reverse=True)  # of each compiler
+    places += sorted(glob.glob(os.path.join(built, "*", name)), key=os.path.getmtime, reverse=True)  # of each compiler
     return os.environ.get("BSRSPARSE_LIBRARY") or next((p for p in places if os.path.exists(p)), name)
 
 

@@ -31,7 +31,7 @@ def build():
     installed = [os.path.join(os.path.dirname(library), "..", "include"), "/usr/local/include", "/usr/include"]
     places = [HERE, os.path.join(HERE, "..", ".."), *(os.path.join(p, s) for p in installed for s in ("bsrsparse", ""))]
     header = next((p for p in places if os.path.exists(os.path.join(p, "bsrsparse.h"))), ".")
-    command = [os.environ.get("CXX") or "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-I" + header]
+    command = [os.environ.get("CXX") or "c++", "-O1", "-fPIC", "-shared", "-I" + header]
     for folder in ("include", "include/torch/csrc/api/include"):
         command += ["-isystem", os.path.join(torch_at, folder)]
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", os.path.join(HERE, "torch_op.cpp")]
@@ -51,7 +51,13 @@ def build():
     if not os.path.exists(target):
         os.makedirs(folder, exist_ok=True)
         unfinished = f"{target}.{os.getpid()}"
-        subprocess.run(command + ["-o", unfinished], check=True)
+        for standard in ("-std=c++20", "-std=c++17"):  # PyTorch's headers want the one of late, older compilers have the other
+            done = subprocess.run(command + [standard, "-o", unfinished], stderr=subprocess.PIPE, text=True)
+            if not done.returncode:
+                break
+            errors = done.stderr if standard == "-std=c++20" else errors + done.stderr
+        else:
+            raise RuntimeError(f"{command[0]} can't build torch_op.cpp:\n{errors}")
         os.replace(unfinished, target)
     return target
 

@@ -24,6 +24,9 @@ function(bsrsparse_library name suffix language)
     add_library(bsrsparse_${name} STATIC EXCLUDE_FROM_ALL "${source}")
     target_link_libraries(bsrsparse_${name} PUBLIC bsrsparse_headers)
     set_target_properties(bsrsparse_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE ${language})
+    if(NOT MSVC) # a project that names no build type would get it unoptimised, many times slower
+        target_compile_options(bsrsparse_${name} PRIVATE "$<$<CONFIG:>:-O2>")
+    endif()
     add_library(bsrsparse::${name} ALIAS bsrsparse_${name})
 endfunction()
 
