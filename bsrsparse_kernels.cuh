@@ -9000,8 +9000,8 @@ template <class T> __device__ __forceinline__ void bsri_grouped_round(float (&v)
         bsri_dev_dtype<T::DTYPE>::unpack(x, bsri_pack<T>(v[2 * i], v[2 * i + 1])), v[2 * i] = x[0], v[2 * i + 1] = x[1];
     }
 }
-/* Gated units of 32 columns, two rows of each lane, where all that is stored is T's, in aligned rows: pairs of columns are joined,
-   rounded and then exchanged. */
+/* Gated units of 32 columns, two rows of each lane, where all that is stored is T's, in aligned rows: pairs of columns are
+   joined, rounded and then exchanged. */
 template <class T>
 __device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
                                                   int32_t row, int32_t col) {
@@ -9012,7 +9012,8 @@ __device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, con
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float x[2];
-            g[i] = bsri_pack<T>(gate[i * 4 + 2 * h], gate[i * 4 + 2 * h + 1]), u[i] = bsri_pack<T>(up[i * 4 + 2 * h], up[i * 4 + 2 * h + 1]);
+            g[i] = bsri_pack<T>(gate[i * 4 + 2 * h], gate[i * 4 + 2 * h + 1]),
+            u[i] = bsri_pack<T>(up[i * 4 + 2 * h], up[i * 4 + 2 * h + 1]);
             bsri_dev_dtype<T::DTYPE>::unpack(x, g[i]), v[2 * i] = x[0], v[2 * i + 1] = x[1];
         }
         bsri_dev_activate(v, m.activation);
@@ -9036,8 +9037,8 @@ __device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, con
 }
 /* The same of any type and stride. */
 template <class T>
-__device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
-                                                      int32_t row, int32_t col) {
+__device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m, const float *gate, const float *up,
+                                                      int32_t block, int32_t row, int32_t col) {
 #pragma unroll 1
     for (int h = 0; h < 2; h++) {
         float g[8], u[8];
@@ -9053,7 +9054,8 @@ __device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m,
     }
 }
 /* 32 columns of a sampled product. */
-__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const float *sum, int32_t block, int32_t row, int32_t col) {
+__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const float *sum, int32_t block, int32_t row,
+                                                 int32_t col) {
 #pragma unroll 1
     for (int h = 0; h < 2; h++) {
         float v[8];
@@ -9111,10 +9113,10 @@ __device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, 
     }
 }
 #endif
-/* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights, as
-   decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: mat1's rows of a stored block
-   beside the weights of 128 of its columns. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond them
-   makes rows of sums that nobody looks at.
+/* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights,
+   as decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: mat1's rows of a stored
+   block beside the weights of 128 of its columns. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond
+   them makes rows of sums that nobody looks at.
 
    Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply (232 registers). L::SPLIT: each
    has 64 of the columns, of gate and of up; else (blocks of 128 rows) 64 of the rows.
@@ -9133,7 +9135,8 @@ __device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, 
    Sums: as wgmma has them (see bsri_product_wgmma), L::N columns; of gated units 64 of gate, then the same 64 of up.
 
    Order: 1. The fetching warp writes a tile down in slot n of STAGES + 1, then loads its stages; whoever waits for the first of
-             them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written again.
+             them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written
+             again.
           2. Multiplying warps: for each stage products, and the stage before is given back.
           3. Epilogue: 32 columns at a time, eight neighbours of a row in each lane. */
 template <class L>
@@ -18489,9 +18492,10 @@ __device__ __forceinline__ int32_t bsri_moe_choice(const bsri_dev_moe_route &p, 
     const int64_t e = bsri_index(p.experts.data, p.experts.dtype, at);
     return e < 0 || e >= p.count ? -1 : (int32_t)e;
 }
-/* Goes through this warp's slots of chunk c, in order: see(slot, expert inside the window or -1, lanes before this one of the same
-   expert, whether it is the first of them, how many they are). */
-template <class F> __device__ __forceinline__ void bsri_moe_walk(const bsri_dev_moe_route &p, int64_t c, int64_t window, const F &see) {
+/* Goes through this warp's slots of chunk c, in order: see(slot, expert inside the window or -1, lanes before this one of the
+   same expert, whether it is the first of them, how many they are). */
+template <class F>
+__device__ __forceinline__ void bsri_moe_walk(const bsri_dev_moe_route &p, int64_t c, int64_t window, const F &see) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const int64_t part = p.chunk / BSRI_CTA_WARPS, first = c * p.chunk + warp * part, end = bsri_min(first + part, p.n);
     for (int64_t i = first; i < end; i += 32) {
@@ -18516,7 +18520,8 @@ __device__ __forceinline__ void bsri_moe_count_warps(const bsri_dev_moe_route &p
 }
 /* Experts [from, from + n) start one behind the other: offsets, counts, and with `start` the row of each one's first slot. Needs
    are at most 2^31 - 1 rows by far: of each expert fewer than its slots and a block. total: slots of expert e. */
-template <class T> static __device__ void bsri_moe_offsets(const bsri_dev_moe_route &p, int64_t threads, const T &total, int64_t *start) {
+template <class T>
+static __device__ void bsri_moe_offsets(const bsri_dev_moe_route &p, int64_t threads, const T &total, int64_t *start) {
     __shared__ int64_t part[33];
     int64_t before = 0, all;
     for (int64_t from = 0; from < p.count; from += threads) {
@@ -18533,8 +18538,9 @@ template <class T> static __device__ void bsri_moe_offsets(const bsri_dev_moe_ro
     if (threadIdx.x == 0) p.offsets[p.count] = (int32_t)bsri_min(before, p.rows);
 }
 /* Gives the slots of chunk c their rows; base(e): the row of the chunk's first slot of expert e. */
-template <class T> __device__ __forceinline__ void bsri_moe_place(const bsri_dev_moe_route &p, int64_t c, int64_t window,
-                                                                  int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW], const T &base) {
+template <class T>
+__device__ __forceinline__ void bsri_moe_place(const bsri_dev_moe_route &p, int64_t c, int64_t window,
+                                               int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW], const T &base) {
     for (int e = threadIdx.x; e < BSRI_MOE_WINDOW && window + e < p.count; e += BSRI_CTA) {
         int64_t at = base(window + e);
 #pragma unroll
@@ -18553,11 +18559,13 @@ template <class T> __device__ __forceinline__ void bsri_moe_place(const bsri_dev
         const bool fits = at < p.rows && at < (int64_t)p.offsets[window + e] + p.counts[window + e];
         p.row_of[slot] = fits ? (int32_t)at : -1;
         if (fits) p.slot_of[at] = (int32_t)slot;
-        else if (p.status) atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand, p.item_full, slot));
+        else if (p.status)
+            atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand, p.item_full, slot));
     });
     __syncthreads();
 }
-/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given away. */
+/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given
+   away. */
 __device__ __forceinline__ void bsri_moe_clear(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
     for (int64_t i = thread; i < p.rows; i += threads) p.slot_of[i] = -1;
     for (int64_t i = thread; i < p.n; i += threads) p.row_of[i] = -1;
@@ -18614,7 +18622,8 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_count(const __
             __syncthreads();
         }
 }
-static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_moe_route_sum(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1)
+    bsri_moe_route_sum(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (blockIdx.x) return;
@@ -18645,7 +18654,8 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_place(const __
 
 /* --- the pattern of a routing, and its transposed index: a warp has a block row --- */
 
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_fill_pattern(const __grid_constant__ bsri_dev_moe_pattern m BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA)
+    bsri_moe_fill_pattern(const __grid_constant__ bsri_dev_moe_pattern m BSRI_GATE) {
     const bsri_moe_pattern &p = m.p;
     const int64_t thread = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, threads = gridDim.x * (int64_t)BSRI_CTA;
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
@@ -18659,7 +18669,7 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_fill_pattern(const _
         bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
 }
 
-/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single elements of any type --- */
+/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single ones of any type --- */
 
 template <int BYTES, class F> struct bsri_moe_piece {
     static constexpr int E = 8;
