@@ -3366,8 +3366,9 @@ template <class L> struct bsri_gather {
     static constexpr int ACROSS = BN / (8 * NI);      /* warps beside each other, each with 32 x 8 NI sums */
     static constexpr int KEYS = KS < 32 ? 1 : KS / 32; /* products of a lane that makes tables */
     static constexpr int PAD = BN + 4;                 /* of a line of sums */
-    /* Registers of a word on its way: of the right operand's 16-bit elements each has one, so that nothing waits for them. */
-    static constexpr int B_RAW = EACH == 2 ? 2 : 1;
+    /* Registers of a word on its way: of the right operand's 16-bit elements each has one, so that nothing waits for them, where
+       there is room. */
+    static constexpr int B_RAW = EACH == 2 && BM == 32 ? 2 : 1;
     struct stage { /* + 8: neighbouring lines are in other banks */
         word a[LINES][BM + 8], b[LINES][BN + 8];
     };
