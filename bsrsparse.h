@@ -1332,7 +1332,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
    bsr_sampled_addmm and a bsr_map (BSR_COMBINE_MUL, BSR_MAP_AFTER) would give, whose error bounds these are.
    dtypes: as bsr_sampled_addmm, out a float. Batches: out's is the broadcast of all.
    On CUDA one kernel does it by wgmma, in f16 and bf16, for blocks of 16, 32, 64 or 128 rows whose columns are a multiple of
-   128 (note N40); others run as those three calls, the product with gate in gate_out, or in a workspace as large as out's
+   128 (note N42); others run as those three calls, the product with gate in gate_out, or in a workspace as large as out's
    values that a query names, and are refused by builds without bsr_map (BSRSPARSE_NO_MAPS).
    Errors: as bsr_sampled_addmm, BAD_ARGUMENT (unknown activation, a program's own). */
 BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
