@@ -18499,7 +18499,7 @@ static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, 
     if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
     if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most)
         return BSR_WHY_SIZE;
-    if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
+    if (p->keys && !f->mask.transposed_index) return BSR_WHY_INDEX;
     return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))

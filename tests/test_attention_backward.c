@@ -613,7 +613,7 @@ TEST(refused) {
             case 16: c.d_scores.batch_dims = 1, item = BSR_ITEM_BATCH_SIZE, operand = BSR_ARG_D_SCORES; break; /* of size 0 */
             case 17: c.extra.reserved[1] = &c, item = BSR_ITEM_RESERVED, operand = BSR_ARG_OPTIONS; break;
             case 18: c.o.score_function = BSR_SCORE_tf_plain, item = BSR_ITEM_NO_DERIVATIVE, operand = BSR_ARG_OPTIONS; break;
-            case 19: c.dq.batch_dims = 1, c.dq.batch[0] = 2, c.dq.batch_stride[0] = 1000, item = BSR_ITEM_BATCH_SIZE; break;
+            case 19: c.dq = t_output(BSR_F16, n, 6, ROW, t_batch(1, 2, 0, 0, 0)), item = BSR_ITEM_BATCH_SIZE; break;
             case 20: c.lse.dtype = BSR_F16, item = BSR_ITEM_DTYPE_NOT_ACCEPTED, operand = BSR_ARG_LSE; break;
             default: c.scale = (double)NAN, item = BSR_ITEM_SCALE; break;
         }

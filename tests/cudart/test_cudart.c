@@ -378,7 +378,8 @@ static bsr_status call_attention(const bsr_context *ctx, const bsr_exec *ex) {
 
 static bsr_status call_attention_backward(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_float(), result = dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32;
-    const int64_t br = draw_block(), bc = draw_block(), rb = bt_range(1, 20), cb = bt_range(1, 20), d = PICK(1, 16, 64, 80, 128, 256);
+    const int64_t br = draw_block(), bc = draw_block(), rb = bt_range(1, 20), cb = bt_range(1, 20),
+                  d = PICK(1, 16, 64, 80, 128, 256);
     const int64_t dv = bt_below(2) ? d : PICK(8, 64, 128, 200), group = PICK(1, 1, 2, 4), heads = group * bt_range(1, 3);
     t_shape whole = NO_BATCH, keys;
     bsr_matrix mask;
@@ -392,8 +393,8 @@ static bsr_status call_attention_backward(const bsr_context *ctx, const bsr_exec
     dv_ = dense(k.rows, dv, result, keys, 1);
     if (bt_below(2)) o.flags |= BSR_ATTENTION_CAUSAL, o.causal_offset = k.rows - q.rows;
     if (!bt_below(3)) o.dropout_p = 0.1, o.dropout_seed = 7;
-    return bsr_attention_backward(ctx, 0, &q, &k, &v, &mask, bt_below(3) ? &o : NULL, &out, &lse, &d_out, bt_below(4) ? &dq : NULL,
-                                  bt_below(4) ? &dk : NULL, bt_below(4) ? &dv_ : NULL, ex);
+    return bsr_attention_backward(ctx, 0, &q, &k, &v, &mask, bt_below(3) ? &o : NULL, &out, &lse, &d_out,
+                                  bt_below(4) ? &dq : NULL, bt_below(4) ? &dk : NULL, bt_below(4) ? &dv_ : NULL, ex);
 }
 
 static bsr_status call_map(const bsr_context *ctx, const bsr_exec *ex) {
