@@ -51,6 +51,7 @@ for k in 1 2 3; do # one case in so many: each lane is a coroutine
     part "kernels of $of on the host" sh tests/test_device.sh --kernels $k -s $share
 done
 part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
+part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
@@ -62,7 +63,7 @@ if [ -n "$SANITIZE" ]; then
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
             test_conv | test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows) share="-s 2" ;;
+            test_sums | test_rows | test_attention_backward) share="-s 2" ;;
             test_scales) share="-s 8" ;;
             *) share= ;;
         esac
