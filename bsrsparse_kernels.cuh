@@ -10257,6 +10257,7 @@ struct bsri_dev_query {
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
         low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
         if (row >= q_rows) end = first;
+        return true;
     }
     /* A row alone. */
     __device__ __forceinline__ void begin_row(const bsri_dev_attention &p, int64_t of, int64_t at) {
@@ -11152,14 +11153,18 @@ template <class S> struct bsri_flash_stage<S, true> : bsri_flash_stage<S, false>
     typename bsri_flash_mask<S::KEYS>::bits open, bits[64]; /* keys that padding does not forbid; odd blocks: that each row has */
     alignas(16) float pad[S::KEYS];                          /* what is added to every row */
 };
+/* Limits of a query tile's keys: up to which one its first row may attend, its last; from which one on; how many there are. */
+struct bsri_flash_range {
+    int32_t low, high, first, last, k_rows;
+};
 /* A query tile, as the fetching warp sees it. */
 template <class S> struct bsri_flash_tile {
     const void *columns; /* of its item's pattern */
     const uint8_t *kinds;
     const int32_t *counts;
     int32_t item, row, end;         /* batch item; first row; 1: there are no more tiles */
-    int32_t low, high, first, last; /* up to which key the first row may attend, the last; from which on the first, the last */
     int32_t q_rows, k_rows;         /* that there are */
+    bsri_flash_range range;
     int32_t place[3][2];            /* of q, k, v in the batch dimensions of their tensor maps */
     int32_t column[32], at[S::LISTS], stop[S::LISTS]; /* first columns, blocks of the block rows */
 };
@@ -11278,8 +11283,8 @@ __device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsr
         plan.columns = columns, plan.kinds = p.kind ? p.kind + column_at : nullptr, plan.item = (int32_t)item;
         plan.row = row, plan.end = 0;
         plan.counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
-        plan.low = bsri_flash_limit(p, row, k_rows), plan.high = bsri_flash_limit(p, last, k_rows);
-        plan.first = bsri_flash_first(p, row), plan.last = bsri_flash_first(p, last);
+        plan.range.low = bsri_flash_limit(p, row, k_rows), plan.range.high = bsri_flash_limit(p, last, k_rows);
+        plan.range.first = bsri_flash_first(p, row), plan.range.last = bsri_flash_first(p, last), plan.range.k_rows = k_rows;
         plan.q_rows = q_rows, plan.k_rows = k_rows;
         bsri_flash_place &place = c.place[pipes.number(stream)];
         place.item = (int32_t)item, place.row = row, place.q_rows = q_rows, place.k_rows = k_rows;
@@ -11413,7 +11418,7 @@ template <class S> struct bsri_flash_loads {
     }
 };
 /* A CTA deals tiles to its streams; all CTAs come to the same shares, each by itself: tile i to stream i, as sorting would have
-   to be waited for; a round of the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
+   to be waited for; the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
 template <class S> struct bsri_flash_dealer {
     const bsri_dev_flash &m;
     bsri_flash_control<S> &c;
@@ -11422,8 +11427,7 @@ template <class S> struct bsri_flash_dealer {
     bsri_flash_loads<S> loads;
     bsri_flash_bins bins;
     int base, n = 0, done = 0; /* of the window; its tiles, and dealt of these */
-    int scanned = 0, looked = 0,
-        long_one; /* tiles looked through, the lanes' first; the next one with the pattern of a long one */
+    int scanned = 0, looked = 0, long_one; /* tiles looked through, the lanes' first; next with a long one's pattern */
     uint32_t hit = 0, given = 0, cost = 0, mean = 0; /* long tiles in the lanes; how many were given; what one takes */
     int word = bsri_flash_bins::EACH;                /* of the lanes' bins */
     bool back = true;
@@ -11489,7 +11493,7 @@ template <class S> struct bsri_flash_dealer {
                 if (entry[0] != BSRI_FLASH_NONE) one = base + (int)(entry[0] & 1023);
                 if (own == 2 && entry[1] != BSRI_FLASH_NONE) two = base + (int)(entry[1] & 1023);
                 if (done >= n) base += S::WINDOW, n = 0;
-                if (at == ROUND) at = LONG;
+                if (at == ROUND && !n) at = LONG; /* by now tiles are multiplied while others are looked for */
             }
 #pragma unroll 1
             for (int s = 0; s < own; s++) {
@@ -11519,6 +11523,13 @@ struct bsri_flash_pieces {
     int inside;          /* all of its partial rows may attend to all of it */
     int place;           /* of this lane's block row: the stored block, where it is one of these rows */
 };
+/* What a fetching warp looks at for each piece: in registers, or, where these are scarce, in shared memory. */
+template <class S, class T, bool SCARCE = S::OPTIONS || S::HD == 256> struct bsri_flash_held {
+    typedef const T type;
+};
+template <class S, class T> struct bsri_flash_held<S, T, true> {
+    typedef const T &type;
+};
 /* The union of the columns of a tile's block rows, piece by piece: always the smallest of the rows' next ones, so that
    every stored block comes once in any order, and shared ones come together where columns ascend. Not bsri_columns_next(): one
    warp fetches by it as it goes, and keeps no list. */
@@ -11528,14 +11539,14 @@ template <class S> struct bsri_flash_walk {
     const int32_t *counts;
     int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
     int column, inner, place, stop; /* keys of the column end there, by lengths */
-    const bsri_flash_tile<S> &tile; /* has limits of keys */
+    typename bsri_flash_held<S, bsri_flash_range>::type to; /* limits of keys */
     uint32_t rows, full;
 
     __device__ __forceinline__ bsri_flash_walk(const bsri_dev_flash &m, const bsri_flash_tile<S> &plan)
-        : columns(plan.columns), kinds(plan.kinds), counts(plan.counts), inner(0), tile(plan) {
+        : columns(plan.columns), kinds(plan.kinds), counts(plan.counts), inner(0), to(plan.range) {
         const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
-        stop = tile.k_rows;
-        at = from = tile.at[group], end = tile.stop[group], buffer = tile.column[lane];
+        stop = to.k_rows;
+        at = from = plan.at[group], end = plan.stop[group], buffer = plan.column[lane];
     }
     /* Of a bit for each lane, that of each block row. */
     static __device__ __forceinline__ uint32_t nibble(const bsri_dev_flash &m, uint32_t lanes) {
@@ -11558,7 +11569,7 @@ template <class S> struct bsri_flash_walk {
                     rows = nibble(m, __ballot_sync(~0u, kind != BSR_BLOCK_SKIP));
                     full = nibble(m, __ballot_sync(~0u, kind == BSR_BLOCK_FULL));
                 }
-                if (counts) stop = min(tile.k_rows, column * cols + min(cols, counts[column]));
+                if (counts) stop = min(to.k_rows, column * cols + min(cols, counts[column]));
                 if (S::OPTIONS) place = at;
                 if (mine == least && ++at - from == width) {
                     from = at;
@@ -11568,10 +11579,10 @@ template <class S> struct bsri_flash_walk {
             }
             it.key = column * cols + inner, inner += m.piece;
             if (inner == cols) inner = 0;
-        } while (full ? it.key >= stop : !rows || it.key >= min(stop, tile.high) || it.key + m.piece <= tile.first);
+        } while (full ? it.key >= stop : !rows || it.key >= min(stop, to.high) || it.key + m.piece <= to.first);
         it.held = min(m.piece, stop - it.key), it.rows = rows, it.full = full;
         if (S::OPTIONS) it.place = place;
-        it.inside = (it.key >= tile.last && it.key + m.piece <= tile.low) || (full && rows == full);
+        it.inside = (it.key >= to.last && it.key + m.piece <= to.low) || (full && rows == full);
         return true;
     }
 };
