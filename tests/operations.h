@@ -37,7 +37,6 @@
     X(moe_gather, BSR_OP_MOE_GATHER, 0, 0, 1u << 3)             \
     X(moe_scatter, BSR_OP_MOE_SCATTER, 0, 0, 1u << 5)           \
     X(moe_weight_gradient, BSR_OP_MOE_WEIGHT_GRADIENT, 0, 0, 1u << 3)
-    X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)
 /* So does this one, which test_attention_backward.c calls at random and with errors. */
 #define T_GRADIENTS(X) X(attention_backward, BSR_OP_ATTENTION_BACKWARD, 1, 0, 7u << 9)
 /* So does this one, whose operands come in an array. */
