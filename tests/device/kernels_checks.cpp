@@ -175,11 +175,12 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
     bsri_choice best;
     bsri_cuda_describe(job, &p), memset(&f, 0, sizeof f), f.stored = &p, f.limit = INFINITY;
     asked.kernel = BSRI_TIER_MMA, asked.tile_rows = bt_below(3) ? 0 : bt_below(2) ? 32 : 64;
-    if (!p.tiles || !p.width || !p.items || !p.br) return 0;
+    if (!BT_WANTED || !p.tiles || !p.width || !p.items || !p.br) return 0;
     p.precision = p.b.dtype == BSR_F32 && bt_below(2);
     const bsri_estimate e = bsri_gather_estimate(&gpu, &p, &f, job->compute, &asked);
     if (e.why) return wrong += e.why != BSR_WHY_LIST_KIND && e.why != BSR_WHY_DTYPE, 0;
     best = bsri_gather_choose(&gpu, &p, &f, &asked, &e, &m.gather);
+    if ((double)best.grid * bsri_mean_blocks(&p.a) / (double)p.tiles * (double)p.bc > 1e5) return 0; /* would take long */
     switch (best.kernel) {
 #define X(D, T)                                                                                                                \
     case BSRI_KERNEL_PRODUCT_GATHER_32_##D: launch_gather(best, m.gather, bsri_product_gather<bsri_gather_tile<T, 1>>); break; \
@@ -205,7 +206,7 @@ static int bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job) {
     p->items = p->out_batch.count, p->reduce = bsri_reduce_count(&p->whole, &p->out_batch);
     p->precision = p->mat1.dtype == BSR_F32 && bt_below(2);
     asked.kernel = BSRI_TIER_MMA, asked.tile_rows = bt_below(3) ? 0 : bt_below(2) ? 32 : 64;
-    if (!p->items || !job->out->nnz) return 0;
+    if (!BT_WANTED || !p->items || !job->out->nnz) return 0;
     const bsri_sampled_facts f = bsri_sampled_facts_of(p);
     const bsri_estimate e = bsri_gather_estimate_sampled(&gpu, p, &f, job->compute, &asked);
     if (e.why) return wrong += e.why != BSR_WHY_DTYPE, 0;
@@ -250,6 +251,7 @@ static int bsri_emulate_softmax(const bsri_call *c, bsri_softmax *job) {
     bsr_context gpu = like_a_gpu(c->ctx);
     bsri_call call = *c;
     bsr_plan plan = BSR_ZERO;
+    if (!BT_WANTED) return 0;
     if (bt_below(2)) gpu.sm_count = 1; /* more rows for each warp */
     if (bt_below(2)) gpu.tier = BSRI_TIER_WGMMA;
     call.ctx = &gpu;
