@@ -834,18 +834,18 @@ typedef enum bsr_plan_source {
 
 typedef enum bsr_plan_flag {
     BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
-    BSR_PLAN_USES_SCHEDULE = 1 << 1,  /* a schedule is attached that may order the work; see bsr_schedule_size */
-    BSR_PLAN_PACKS_B = 1 << 2,        /* the dense operand is not f32/f64 row-major: tiles are converted first */
+    BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
+    BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
     /* CUDA, in the workspace (WORKSPACE THAT PAYS): */
-    BSR_PLAN_STAGES_DENSE = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
-    BSR_PLAN_STAGES_OUT = 1 << 4,   /* out is formed there and copied from there, */
-    BSR_PLAN_TURNS_DENSE = 1 << 5,  /* the dense operand is copied there in its other layout first, */
-    BSR_PLAN_MERGES_BATCH = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
-    BSR_PLAN_CUTS_ROWS = 1 << 8,    /* rows far longer than others are added up in pieces, whose sums stand there */
-    BSR_PLAN_ADDS_TERMS = 1 << 9,   /* a sum of products takes several launches, each of which adds to the ones before it */
-    BSR_PLAN_SPILLS = 1 << 10,      /* CUDA, bsr_attention_backward: gradients of scores are kept in the workspace between the
-                                       walk by keys and that by queries, of some items at a time; else they are formed twice */
+    BSR_PLAN_STAGES_DENSE   = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
+    BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
+    BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
+    BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
+    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
+    BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
+    BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
+                                          keys and that by queries, of some items at a time; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -1535,12 +1535,17 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
    dk and dv walk along the columns of the mask: with an attached transposed index at once; without it all blocks are looked
    through for each column (BSR_PLAN_SLOW_TRANSPOSE), or the index is built in a workspace as large as a query says
    (BSR_PLAN_BUILDS_INDEX). Bits are the same each time. Scores are formed twice, nothing is stored between.
-   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64. Not on CUDA yet (UNSUPPORTED,
-   NOT_IMPLEMENTED).
+   On CUDA, too, all calls run without a workspace, on any GPU. Tensor cores (Hopper; f16 and bf16, heads of 8 to 128 columns in
+   steps of 8, block sides of 64 n; causal, window, kinds, lengths, sinks) want what a query names: 8 bytes a row, lists of what
+   each work tile does, the transposed index where mask has none. Where there is still more room they keep 2 bytes for each stored
+   score, of as many items as fit (BSR_PLAN_SPILLS), and form scores once; bits depend on whether they do. They round P and dS to
+   q's type before these meet other operands.
+   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64.
    Error, first order, u and e as in bsr_attention, l the error of the lse that is given, r of out: a probability's is
    p' = P (2.5 (e + l) + (8 + |S - lse|) u), an element's of dS s' = p' (|dP| + |delta|) + P ((Dv + 4) u ((|d_out||V|) +
    sum |out d_out| + |dP| + |delta|) + sum r |d_out|). dv: sum p' |d_out| + (n + 2) u (P|d_out|); dq: |scale| (sum s' |K| +
-   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding.
+   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding. Where P and dS are rounded, 2^-11 (f16) or 2^-8 (bf16) times
+   P, 2^-10 or 2^-7 times dS more, in f16 also 2^-25 (P's and dS's least).
    Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE).
    After FlashAttention-2's backward (Dao 2023) and FlexAttention's, whose two walks these are. */
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
@@ -18426,7 +18431,7 @@ static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, d
                              int ctas) {
     const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
     const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
-    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 90.0; /* bytes, by one CTA */
+    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 35.0; /* bytes, by one CTA */
     const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0);
     const double products = flops / (running / slots * 2.5e5);
     return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
@@ -18613,7 +18618,7 @@ static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, 
     if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
     if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most)
         return BSR_WHY_SIZE;
-    if (p->keys && !f->mask.transposed_index && f->mask.nnz) return BSR_WHY_INDEX;
+    if (p->keys && !f->mask.transposed_index) return BSR_WHY_INDEX;
     return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
@@ -20166,6 +20171,7 @@ static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient
         if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
     }
     if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
+    if (ragged && w->walk[0].f.m_group > 1) return; /* heads that share a pattern would share its places */
     if (!m->nnz || bsri_wgmma_refuses_walk(c->ctx, w, keys) || bsri_wgmma_refuses_walk(c->ctx, w, queries)) return;
     for (i = b->dims - 1; i >= 0; i--) {
         own = i - (b->dims - m->batch_dims);

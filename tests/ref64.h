@@ -553,7 +553,7 @@ TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
     return a;
 }
 /* Do the lengths leave it there? width: of a block column. */
-TF int ref_within(const bsr_attention_options *o, int64_t width, int64_t batch, int64_t i, int64_t j) {
+TF int ref_there(const bsr_attention_options *o, int64_t width, int64_t batch, int64_t i, int64_t j) {
     const bsr_lengths *l = o->lengths;
     if (!l) return 1;
     if (l->q_lengths && i >= l->q_lengths[batch]) return 0;
@@ -604,10 +604,11 @@ TF ref_result ref_attention_max(double scale, const bsr_dense *q, const bsr_dens
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                const double kind = *ref_at(&kinds, im, i, j), off = (double)j - (double)i - (double)o->causal_offset;
+                const int kind = (int)*ref_at(&kinds, im, i, j);
+                const double off = (double)j - (double)i - (double)o->causal_offset;
                 int allowed = *ref_at(&count, im, i, j) != 0 && kind != BSR_BLOCK_SKIP;
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
-                if (!ref_within(o, mask->block_cols, at.batch, i, j)) allowed = 0;
+                if (!ref_there(o, mask->block_cols, at.batch, i, j)) allowed = 0;
                 if (kind == BSR_BLOCK_PARTIAL) {
                     if (o->flags & BSR_ATTENTION_CAUSAL && !(off <= 0)) allowed = 0;
                     if (o->flags & BSR_ATTENTION_WINDOW && !(-(double)o->window_left <= off && off <= (double)o->window_right))

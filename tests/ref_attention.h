@@ -67,7 +67,7 @@ TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t i
     int64_t d;
     r.raw = r.s = -inf, r.e = r.keep = 0, r.p = 0, r.cap = 1;
     at.batch = item / heads, at.head = item % heads, at.row = i, at.col = j;
-    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_within(o, c->mask.block_cols, item / heads, i, j))
+    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_there(o, c->mask.block_cols, item / heads, i, j))
         return r;
     if (rel == -inf || ((o->flags & BSR_ATTENTION_MASK_ADDITIVE) && m == -inf)) return r;
     if (pad == -inf && (kind == BSR_BLOCK_PARTIAL || o->key_padding_mode == BSR_MASK_ADD)) return r;

@@ -45,7 +45,8 @@ part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
-part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
+part "kernels of attention on the host" sh tests/test_device.sh --attention -s 16
+part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
@@ -57,7 +58,7 @@ if [ -n "$SANITIZE" ]; then
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
             test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows) share="-s 2" ;;
+            test_sums | test_rows | test_attention_backward) share="-s 2" ;;
             *) share= ;;
         esac
         part "$t, sanitized${share:+, one case in ${share#-s }}" "$B/san/$t $share"

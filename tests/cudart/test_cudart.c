@@ -376,6 +376,27 @@ static bsr_status call_attention(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_attention(ctx, 0, &q, &k, &v, &mask, bt_below(3) ? &o : NULL, &out, bt_below(2) ? &lse : NULL, ex);
 }
 
+static bsr_status call_attention_backward(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float(), result = dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32;
+    const int64_t br = draw_block(), bc = draw_block(), rb = bt_range(1, 20), cb = bt_range(1, 20),
+                  d = PICK(1, 16, 64, 80, 128, 256);
+    const int64_t dv = bt_below(2) ? d : PICK(8, 64, 128, 200), group = PICK(1, 1, 2, 4), heads = group * bt_range(1, 3);
+    t_shape whole = NO_BATCH, keys;
+    bsr_matrix mask;
+    bsr_dense q, k, v, out, lse, d_out, dq, dk, dv_;
+    bsr_attention_options o = BSR_ZERO;
+    whole.dims = 2, whole.n[0] = bt_range(1, 3), whole.n[1] = heads, keys = whole, keys.n[1] = heads / group;
+    mask = matrix_of(rb, cb, br, bc, dtype, bt_below(2) ? narrower(whole) : NO_BATCH, 0);
+    q = dense(mask.rows - bt_below(br), d, dtype, whole, 0), k = dense(mask.cols - bt_below(bc), d, dtype, keys, 0);
+    v = dense(k.rows, dv, dtype, keys, 0), out = dense(q.rows, dv, result, whole, 0), lse = dense(q.rows, 1, BSR_F32, whole, 0);
+    d_out = dense(q.rows, dv, result, whole, 0), dq = dense(q.rows, d, result, whole, 1), dk = dense(k.rows, d, result, keys, 1);
+    dv_ = dense(k.rows, dv, result, keys, 1);
+    if (bt_below(2)) o.flags |= BSR_ATTENTION_CAUSAL, o.causal_offset = k.rows - q.rows;
+    if (!bt_below(3)) o.dropout_p = 0.1, o.dropout_seed = 7;
+    return bsr_attention_backward(ctx, 0, &q, &k, &v, &mask, bt_below(3) ? &o : NULL, &out, &lse, &d_out,
+                                  bt_below(4) ? &dq : NULL, bt_below(4) ? &dk : NULL, bt_below(4) ? &dv_ : NULL, ex);
+}
+
 static bsr_status call_map(const bsr_context *ctx, const bsr_exec *ex) {
     static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
     const t_shape batch = draw_batch();
@@ -545,6 +566,7 @@ typedef struct operation {
 static const operation operations[] = {
 #define X(name, op, tiers, waits, ...) {#name, op, call_##name, waits},
     T_OPERATIONS(X)
+    T_GRADIENTS(X)
 #undef X
 };
 
