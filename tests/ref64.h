@@ -657,7 +657,8 @@ TF ref_result ref_attention_max(double scale, const bsr_dense *q, const bsr_dens
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                const double kind = *ref_at(&kinds, im, i, j), off = (double)j - (double)i - (double)o->causal_offset;
+                const int kind = (int)*ref_at(&kinds, im, i, j);
+                const double off = (double)j - (double)i - (double)o->causal_offset;
                 int allowed = *ref_at(&count, im, i, j) != 0 && kind != BSR_BLOCK_SKIP;
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
                 if (!ref_there(o, mask->block_cols, at.batch, i, j)) allowed = 0;

@@ -605,7 +605,7 @@ TEST(tiles_and_options) {
         if (bt_below(4) == 0) c.o.mask_function = BSR_MASK_tf_stripes;
         if (bt_below(4) == 0) c.o.dropout_p = bt_uniform() * 0.9, c.o.dropout_seed = bt_random();
         if (bt_below(2)) some_options(&c, &x, bq, 40);
-        c.scale = bt_below(4) == 0 ? 2 * bt_uniform() - 1 : 0, c.has_lse = bt_below(4) != 0, c.has_max = bt_below(2);
+        c.scale = bt_below(4) == 0 ? 2 * bt_uniform() - 1 : 0, c.has_lse = bt_below(4) != 0, c.has_max = bt_below(2) != 0;
         c.flags = REF_MAY_BE_ZERO;
         if (bt_below(3) == 0 && c.o.dropout_p == 0 && c.scale == 0 && values != 2 && !c.o.relative_bias && !c.o.slopes &&
             !(c.o.key_padding_mask && c.o.key_padding_mode == BSR_MASK_ADD)) {
