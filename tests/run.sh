@@ -45,7 +45,6 @@ part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
-<<<<<<< ours
 part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
 for k in 1 2 3; do # one case in so many: each lane is a coroutine
     case $k in 1) share=200 of=products ;; 2) share=8 of="sampled products" ;; *) share=8 of=softmax ;; esac
@@ -53,17 +52,6 @@ for k in 1 2 3; do # one case in so many: each lane is a coroutine
 done
 part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
 part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
-||||||| base
-<<<<<<<<< Temporary merge branch 1
-part "kernels of attention on the host" sh tests/test_device.sh --attention -s 8
-part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
-=========
-part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
->>>>>>>>> Temporary merge branch 2
-=======
-part "kernels of attention on the host" sh tests/test_device.sh --attention -s 16
-part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
->>>>>>> theirs
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest

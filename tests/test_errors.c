@@ -1085,8 +1085,8 @@ TEST(bad_conversions) {
 TEST(any_pointer) {
 #define AT(x) offsetof(fixture, x)
     static const size_t handed[] = {AT(ctx), AT(pa), AT(pp), AT(pt), AT(pm), AT(pb), AT(pc), AT(px), AT(py), AT(pz), AT(pinput),
-                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask), AT(indices.c_indices), AT(indices.r_offsets),
-                                    AT(indices.p_indices), AT(indices.q_indices)};
+                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask),
+                                    AT(indices.c_indices), AT(indices.r_offsets), AT(indices.p_indices), AT(indices.q_indices)};
     static const size_t data[] = {AT(a.crow_indices), AT(a.col_indices), AT(a.values), AT(s.crow_indices), AT(s.col_indices),
                                   AT(s.values), AT(t.crow_indices), AT(t.col_indices), AT(t.values), AT(m.crow_indices),
                                   AT(m.col_indices), AT(m.values), AT(b.data), AT(c.data), AT(input.data), AT(left.data),

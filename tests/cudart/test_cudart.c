@@ -525,7 +525,7 @@ static bsr_status call_sampled_chain_mm(const bsr_context *ctx, const bsr_exec *
 
 /* All or some of the three are written. */
 static bsr_status call_sampled_gated(const bsr_context *ctx, const bsr_exec *ex) {
-    const int dtype = draw_operand_dtype(), result = dtype == BSR_I8 ? draw_float() : draw_result(dtype);
+    const int dtype = draw_operand_dtype(), result = dtype == BSR_I8 ? (int)PICK(BSR_F16, BSR_BF16, BSR_F32) : draw_result(dtype);
     const int64_t few = PICK(16, 32, 64, 128), one = PICK(0, 1), br = one ? few : draw_block(), bc = one ? 128 : draw_block();
     const int64_t rb = draw_blocks(), cb = draw_blocks(), k = PICK(0, 1, 7, 64, 125, 256, 4096);
     const t_shape batch = one ? NO_BATCH : draw_batch();
@@ -1340,7 +1340,8 @@ TEST(checked_indices) {
                  {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
                  {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
                  {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}, {BSR_OP_CONV, 1}, {BSR_OP_CONV_WEIGHT_GRADIENT, 1},
-                 {BSR_OP_CHAIN_MM, 1}, {BSR_OP_SAMPLED_CHAIN_MM, 1}, {BSR_OP_SAMPLED_GATED, 1}};
+                 {BSR_OP_CHAIN_MM, 1}, {BSR_OP_SAMPLED_CHAIN_MM, 1}, {BSR_OP_SAMPLED_GATED, 1},
+                 {BSR_OP_MAP, 1}, {BSR_OP_REDUCE, 1}};
     bsr_error error;
     bsr_context *ctx = create_on_hopper(&error);
     size_t i, k;
