@@ -56,7 +56,7 @@ if [ -n "$SANITIZE" ]; then
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
             test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows) share="-s 2" ;;
+            test_sums | test_rows | test_moe) share="-s 2" ;;
             *) share= ;;
         esac
         part "$t, sanitized${share:+, one case in ${share#-s }}" "$B/san/$t $share"
