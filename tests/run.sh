@@ -63,7 +63,7 @@ if [ -n "$SANITIZE" ]; then
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
             test_conv | test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows | test_attention_backward) share="-s 2" ;;
+            test_sums | test_rows | test_moe | test_attention_backward) share="-s 2" ;;
             test_scales) share="-s 8" ;;
             *) share= ;;
         esac
