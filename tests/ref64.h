@@ -600,9 +600,9 @@ TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
                 for (i = 0; i < m->block_rows; i++)
                     for (j = 0; j < m->block_cols; j++)
                         *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
-                            o->flags & BSR_ATTENTION_FULL ? (uint8_t)BSR_BLOCK_FULL
+                            o->flags & BSR_ATTENTION_FULL ? (double)BSR_BLOCK_FULL
                             : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
-                                                          : (uint8_t)BSR_BLOCK_PARTIAL;
+                                                          : (double)BSR_BLOCK_PARTIAL;
     return a;
 }
 /* Do the lengths leave it there? width: of a block column. */
