@@ -277,18 +277,17 @@
      33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
      third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
      then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
-     Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
-     (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
-     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
+     Tier wgmma takes sampled products with block sides of 64 and 128 (or multiples) and both operands stored along the products:
+     mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that a query names is there; without
+     it, for blocks of 32, and for all other products, mma runs, by exact f16; smaller ones run by simt.
 
    SCALES
      bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
      one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
      see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
-     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
-     change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
-     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on mma where they are f32 and change
+     every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u.
 
    ACCURACY
@@ -14788,7 +14787,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_SOURCE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
-    bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major(bsri_room_base(&c), filter->dtype, filter->rows, cols);
+    bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major((void *)(uintptr_t)4096, filter->dtype, filter->rows, cols);
     flat.row_stride = flat.col_stride = 0; /* a query looks at sizes alone: where the filter lies has been seen */
     rest = *c.exec;
     if (!rest.query) rest.query = &plan;
@@ -17965,8 +17964,6 @@ enum {
     BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
 #define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
-#define BSRI_KERNELS_PROMOTED(X, name, n, D, block, ...) \
-    X(PRODUCT_PROMOTED_##name##_##D, n, PROMOTED, WGMMA, D, block, PROMOTED, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
 #define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
@@ -18033,18 +18030,13 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
-    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
-    BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled))                   \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
-    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
-    BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
-    BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
-    BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
-    BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -18148,8 +18140,8 @@ enum {
     X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
 /* products and sampled products whose dense operand is an image */
 #define BSRI_KERNELS_CONV_WGMMA(X, n, D, T)                                                                                    \
-    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, true>)              \
-    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, false, true>)              \
+    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, true>) \
+    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, false, true>) \
     X(CONV_WGMMA_32_256_##D, n + 2, CONV, WGMMA, D, 32, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 32, 0, true>)                 \
     X(CONV_WGMMA_16_256_##D, n + 3, CONV, WGMMA, D, 16, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 16, 0, true>)                 \
     X(CONV_WEIGHTS_WGMMA_##D, n + 4, CONV_WEIGHTS, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma,                            \
@@ -19755,13 +19747,6 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 static int bsri_wgmma_promotes(const bsri_dev_product *p) {
     return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
 }
-/* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
-static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
-    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
-                         (double)p->a.nnz * (double)s->block;
-    if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
-    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
-}
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
     const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
     bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
@@ -19780,8 +19765,8 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
-    if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
-    if (bsri_dev_scaled(p) && dt == BSR_I8 && p->br < 128) return BSR_WHY_SCALES; /* two blocks of a stage: no registers */
+    if (bsri_is_f8(dt)) return BSR_WHY_DTYPE; /* mma has them, and scales (note N38) */
+    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -20647,13 +20632,14 @@ static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const 
     if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
     if (!why && !p->pixels) why = BSR_WHY_PIXELS;
     if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
+    const int64_t line = BSRI_WSAMPLED_LINE / 2; /* products of a slice */
     if (why) return bsri_no(why);
     /* eight entries of a CTA */
     shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64))));
     if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
     bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
     if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
-    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), BSRI_WSAMPLED_LINE / 2) * (BSRI_WSAMPLED_LINE / 2);
+    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), line) * line;
     shares = bsri_ceil_div(p->pixels, q.mat1.cols);
     if (shares == 1) bytes = 0;
     q.mat2 = bsr_dense_strided(e->x.data, e->x.dtype, q.mat1.cols, e->inner, (e->x.channels + 15) / 16 * 16, 1);
@@ -22998,11 +22984,15 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
                             [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
+/* staged: copies have the workspace, and parts of keys no room. */
 static int bsri_cuda_ask_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key,
-                                   bsri_dev_attention *p, bsri_attention_params *m, bsri_asking *a) {
+                                   bsri_dev_attention *p, bsri_attention_params *m, int staged, bsri_asking *a) {
     bsri_cuda_describe(job, p);
     if (!p->items || !p->q.rows || (!p->v.cols && !p->lse.data && !p->row_max.data)) return 0;
-    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, p, job->compute, s, m); });
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) {
+        if (staged) a->plan.workspace_bytes = 0;
+        bsri_choose_attention(c->ctx, p, job->compute, s, m);
+    });
     return 1;
 }
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
@@ -23011,15 +23001,15 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     bsri_attention_params m;
     bsri_asking a, b;
     uint64_t offered;
-    if (!bsri_cuda_ask_attention(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    if (!bsri_cuda_ask_attention(c, job, key, &p, &m, 0, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     const int allowed = bsri_stage_allowed(c, &offered);
     const double direct = allowed == 2 || !a.s.best.kernel ? INFINITY : bsri_attention_ns(&p, BSRI_TIER_SIMT);
     if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz && !p.pages.table &&
         bsri_stage_attention_of(job, bsri_stage_base(c), &t) && bsri_stage_fits(c, &t.s, offered) &&
         bsri_attention_ns(&p, BSRI_TIER_MMA) + bsri_stage_ns(&t.s) < direct) {
-        bsri_cuda_ask_attention(c, &t.job, key, &p, &m, &b);
+        bsri_cuda_ask_attention(c, &t.job, key, &p, &m, 1, &b);
         if (b.s.best.tier > BSRI_TIER_SIMT) return bsri_cuda_start(c, &b, key, plan, BSRI_PLAN_AND_RUN, &m, &t.s, NULL);
-        bsri_cuda_ask_attention(c, job, key, &p, &m, &a); /* the parameters that the stage's have overwritten */
+        bsri_cuda_ask_attention(c, job, key, &p, &m, 0, &a); /* the parameters that the stage's have overwritten */
     }
     return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
 }

@@ -1056,7 +1056,9 @@ struct bsri_dev_list {
         const int dt = p.a.index_dtype;
         int64_t q;
         switch (p.kind) {
-            case BSRI_LIST_ROWS: *of = at, *under = bsri_index(col, dt, at), *a_at = *of * p.a_block, *b_at = *under * step; break;
+            case BSRI_LIST_ROWS:
+                *of = at, *under = bsri_index(col, dt, at), *a_at = *of * p.a_block, *b_at = *under * step;
+                break;
             case BSRI_LIST_TRANSPOSED:
                 *of = bsri_index(position, dt, at), *under = bsri_index(row, dt, at);
                 *a_at = *of * p.a_block, *b_at = *under * step;
@@ -10498,7 +10500,8 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
                 const int width = t.beside(p, col, bsri_min(Tile::TN, to - col));
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, p.k.dtype, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, p.k.dtype, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width,
+                               p.q.cols);
                 tile.lay(product, (F)p.scale);
                 tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
