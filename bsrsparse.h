@@ -21031,7 +21031,7 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
     const bsr_plan *asked = s->asked;
     const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
     const int dt = p->q.dtype, hd = wide <= 64 ? 64 : wide <= 128 ? 128 : 256;
-    const int open = !asked->tile_rows && !asked->tile_cols && !asked->split && !asked->stages && !asked->order;
+    const int open = !asked->split && !asked->order; /* else this kernel's plan, or one that is refused */
     double most, mean, ns;
     int64_t packed, tiles, room;
     bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);

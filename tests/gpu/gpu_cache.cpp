@@ -13,7 +13,9 @@ template <class T> struct array {
     void set(const std::vector<T> &v) {
         gm_cuda("copying to the device", cudaMemcpy(at, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
     }
-    void poison() { gm_cuda("in cudaMemset", cudaMemset(at, 0xff, n * sizeof(T))); }
+    void poison() { /* done before a stream that does not wait for it goes on */
+        gm_cuda("in cudaMemset", cudaMemset(at, 0xff, n * sizeof(T))), gm_cuda("after it", cudaDeviceSynchronize());
+    }
     std::vector<T> get() const {
         std::vector<T> v(n);
         gm_cuda("before a copy", cudaDeviceSynchronize());
