@@ -600,9 +600,9 @@ TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
                 for (i = 0; i < m->block_rows; i++)
                     for (j = 0; j < m->block_cols; j++)
                         *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
-                            o->flags & BSR_ATTENTION_FULL ? (double)BSR_BLOCK_FULL
+                            o->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL
                             : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
-                                                          : (double)BSR_BLOCK_PARTIAL;
+                                                          : BSR_BLOCK_PARTIAL;
     return a;
 }
 /* Do the lengths leave it there? width: of a block column. */
@@ -657,8 +657,7 @@ TF ref_result ref_attention_max(double scale, const bsr_dense *q, const bsr_dens
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                const int kind = (int)*ref_at(&kinds, im, i, j);
-                const double off = (double)j - (double)i - (double)o->causal_offset;
+                const double kind = *ref_at(&kinds, im, i, j), off = (double)j - (double)i - (double)o->causal_offset;
                 int allowed = *ref_at(&count, im, i, j) != 0 && kind != BSR_BLOCK_SKIP;
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
                 if (!ref_there(o, mask->block_cols, at.batch, i, j)) allowed = 0;

@@ -59,8 +59,7 @@ TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t i
     const int64_t im = ref_kv_item(&c->whole, item, &a->count.batch), heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const double m = *ref_at(&a->mask, im, i, j), rel = a->bias.v ? ref_seen(&a->bias, &c->whole, item, i, j) : 0;
     const double pad = ref_mask_term(&a->padding, o->key_padding_mode, &c->whole, item, i, j);
-    const double slope = a->slopes.v ? ref_seen(&a->slopes, &c->whole, item, 0, 0) : 0;
-    const int kind = (int)*ref_at(&a->kind, im, i, j);
+    const double slope = a->slopes.v ? ref_seen(&a->slopes, &c->whole, item, 0, 0) : 0, kind = *ref_at(&a->kind, im, i, j);
     const int64_t off = j - i - o->causal_offset;
     ref_score r;
     ref_real dot = 0, mag = 0;

@@ -166,12 +166,6 @@ static unsigned __reduce_add_sync(unsigned, unsigned v) {
     for (unsigned i = 0; i < 32; i++) sum += (unsigned)slot[i];
     return sum;
 }
-static unsigned __match_any_sync(unsigned, int v) {
-    const uint64_t *slot = exchange(v);
-    unsigned same = 0;
-    for (unsigned i = 0; i < 32; i++) same |= shuffled<int>(slot, i) == v ? 1u << i : 0u;
-    return same;
-}
 static unsigned __reduce_or_sync(unsigned, unsigned v) {
     const uint64_t *slot = exchange(v);
     unsigned sum = 0;
@@ -226,7 +220,6 @@ template <int N> static void bsri_setmaxnreg_dec(void) {}
 static void bsri_fence_proxy_async(void) {}
 static bool bsri_elect_one(void) { return threadIdx.x % 32 == 0; }
 static void bsri_dev_opaque(uint32_t &) {}
-static int bsri_dev_thread(void) { return (int)threadIdx.x; }
 template <int N = 0> struct bsri_pipe {
     uint32_t stage, phase;
     void advance(uint32_t stages = N) {
@@ -315,8 +308,7 @@ static void run_copy(const async_copy &c) {
 }
 static void bsri_cp_async(uint32_t to, const void *from, int bytes = 16) {
     const async_copy c = {to, (const char *)from, bytes, copy_group[threadIdx.x]};
-    if (to % 16 || (uintptr_t)from % 16)
-        bt_fail(__FILE__, __LINE__, "a copy of %d bytes is not aligned: from %p to %u", bytes, from, to);
+    if (to % 16 || (bytes && (uintptr_t)from % 16)) bt_fail(__FILE__, __LINE__, "a copy of 16 bytes is not aligned");
     if (late) copies[threadIdx.x].push_back(c);
     else run_copy(c);
 }
