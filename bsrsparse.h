@@ -20659,8 +20659,8 @@ static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, con
 /* Weights that are read, of which `distinct` bytes are not the same, at the rate of memory; all that is loaded, at the L2's;
    products, at that of tensor cores: the longest of them, and a launch. */
 static double bsri_grouped_ns(const bsr_context *ctx, double tiles, double steps, double rows, double distinct, int gated) {
-    const double weights = 2.0 * BSRI_GROUPED_DEPTH * BSRI_GROUPED_COLS * (gated ? 2 : 1);
-    const double loaded = tiles * steps * (weights + 2.0 * BSRI_GROUPED_DEPTH * rows);
+    const double depth = (int)BSRI_GROUPED_DEPTH, weights = 2.0 * depth * (int)BSRI_GROUPED_COLS * (gated ? 2 : 1);
+    const double loaded = tiles * steps * (weights + 2.0 * depth * rows);
     const double busy = (double)bsri_min(ctx->sm_count, (int64_t)tiles + 1);
     const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / busy;
     const double memory = distinct * bsri_costs_memory / 0.85, l2 = loaded / 8000.0, products = clocks / 1.5;
@@ -20672,7 +20672,7 @@ static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const 
     g->rows = rows, g->inner = (int32_t)m->block_cols, g->across = bsri_mma_layout(w) == 1;
     g->few_bytes = rows * BSRI_GROUPED_DEPTH * 2;
     g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 4 : 2) * BSRI_GROUPED_BOX;
-    g->stages = bsri_min(BSRI_GROUPED_STAGES, c->shared / g->stage_bytes);
+    g->stages = (int32_t)bsri_min(BSRI_GROUPED_STAGES, c->shared / g->stage_bytes);
     c->shared = g->stages * g->stage_bytes, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
     (void)ctx, c->pdl = 1;
 }

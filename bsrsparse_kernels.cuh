@@ -1033,27 +1033,27 @@ struct bsri_dev_list {
         extra += __ffs((int)found) - 1;
         return true;
     }
-    /* Entry `at`, of any list but a scan; its stored block and row of blocks of b, but of scatter lists. */
-    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t at, int64_t *a_at, int64_t *b_at, int64_t *of,
+    /* Entry `n`, of any list but a scan; its stored block and row of blocks of b, but of scatter lists. */
+    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t n, int64_t *a_at, int64_t *b_at, int64_t *of,
                                           int64_t *under) const {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
         switch (p.kind) {
             case BSRI_LIST_ROWS:
-                *of = at, *under = bsri_index(col, dt, at), *a_at = *of * p.a_block, *b_at = *under * step;
+                *of = n, *under = bsri_index(col, dt, n), *a_at = *of * p.a_block, *b_at = *under * step;
                 break;
             case BSRI_LIST_TRANSPOSED:
-                *of = bsri_index(position, dt, at), *under = bsri_index(row, dt, at);
+                *of = bsri_index(position, dt, n), *under = bsri_index(row, dt, n);
                 *a_at = *of * p.a_block, *b_at = *under * step;
                 break;
             case BSRI_LIST_SCATTER:
-                *a_at = p.scatter.p_indices[at] * p.a_block;
-                *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
+                *a_at = p.scatter.p_indices[n] * p.a_block;
+                *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[n], &p.b);
                 break;
             default:
-                q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
-                *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
+                q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[n] : p.scatter.q_indices[extra + n];
+                *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[n] : n) * p.a_block;
                 *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
                 break;
         }
@@ -9694,25 +9694,25 @@ template <class T> struct bsri_softmax_biased : bsri_softmax_packed<T> {
     }
     /* Element by element, by way of shared memory, where biases are not aligned, or where there is +inf or NaN: what is forbidden
        is so even then. The last ones come first, as scores take the place of two elements each. */
-    __device__ __forceinline__ void careful(uint4 *at, uint32_t col) const {
+    __device__ __forceinline__ void careful(uint4 *here, uint32_t col) const {
 #pragma unroll 1
         for (int k = N - 1; k >= 0; k--) {
             float s = (float)p.scale;
-            if constexpr (N == 4) s *= ((const float *)at)[k];
-            else s *= bsri_dev_dtype<piece::DTYPE>::number(((const T *)at)[k]);
+            if constexpr (N == 4) s *= ((const float *)here)[k];
+            else s *= bsri_dev_dtype<piece::DTYPE>::number(((const T *)here)[k]);
 #pragma unroll 1
             for (int b = 0; b < p.biased; b++) s = bsri_dev_bias(s, bias_at(b, col + k), p.bias[b].dtype, p.mode[b], 0);
-            ((float *)(at + (k < 4 ? 0 : high)))[k % 4] = s * UNIT;
+            ((float *)(here + (k < 4 ? 0 : high)))[k % 4] = s * UNIT;
         }
     }
-    /* Scores of the piece whose elements are at `at`; their maximum. */
-    __device__ __forceinline__ float scores(float (&v)[N], uint4 *at, int j) const {
+    /* Scores of the piece whose elements are at `here`; their maximum. */
+    __device__ __forceinline__ float scores(float (&v)[N], uint4 *here, int j) const {
         const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
         const uint32_t col = (uint32_t)bsri_dev_index(cols, p.x.index_dtype, block) * (uint32_t)p.x.block_cols +
                              ((uint32_t)j - block * (uint32_t)p.chunks) * N;
         float max = bsri_dev_nan<float>();
         if (p.together) {
-            piece::load(v, *at);
+            piece::load(v, *here);
 #pragma unroll
             for (int k = 0; k < N; k++) v[k] *= scale;
 #pragma unroll
@@ -9720,7 +9720,7 @@ template <class T> struct bsri_softmax_biased : bsri_softmax_packed<T> {
                 if (b < p.biased) bsri_dev_bias_piece(v, bias[b] + col * (uint32_t)p.bias_col[b], p.kind[b], UNIT);
             max = largest(v);
         }
-        if (max != max) careful(at, col), kept(at, v), max = largest(v);
+        if (max != max) careful(here, col), kept(here, v), max = largest(v);
         return max;
     }
     static __device__ __forceinline__ float largest(const float (&v)[N]) {
