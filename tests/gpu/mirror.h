@@ -929,6 +929,7 @@ static const struct {
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
     {"bits_for_any_threads", "threads of the CPU backend"},
+    {"timing", "seconds of the CPU backend"},
     {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
