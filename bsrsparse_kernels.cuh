@@ -13201,7 +13201,11 @@ template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_
             if (!(__ldcg(word) & bit)) atomicOr(word, bit);
         }
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     found = __reduce_or_sync(~0u, found);
+#else
+    for (int d = 16; d; d /= 2) found |= __shfl_xor_sync(~0u, found, d);
+#endif
     if (lane == 0 && found) atomicOr((unsigned long long *)e.state, (unsigned long long)found);
 }
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
