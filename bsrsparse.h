@@ -13969,10 +13969,10 @@ static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bs
                                   const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x,
                                   const bsr_epilogue *epilogue, const bsr_dense *out) {
     const int turned = trans == BSR_TRANS_A;
+    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
     BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV, exec));
     BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, w ? w->dtype : 0);
     if (trans && !turned) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
     q->alpha = alpha, q->beta = beta, q->a = w, q->b = x, q->input = input, q->out = out, q->epilogue = epilogue;
     q->trans = turned, q->id_a = BSR_ARG_W, q->id_b = BSR_ARG_X, q->id_out = BSR_ARG_OUT;
     p->shape = shape, p->w = w, p->takes = turned ? out : x, p->gives = turned ? x : out, p->id_w = BSR_ARG_W;
