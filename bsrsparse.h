@@ -26,6 +26,7 @@
      conv               convolutions with block-sparse weights, and their gradients
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
+     chain              two products with a function between
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
@@ -63,6 +64,7 @@
      attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
      reduce-engine      sums and maxima of stored elements
+     chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
@@ -81,12 +83,14 @@
      cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
+     cuda-plan-conv     convolutions: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        queues, launches, what choosers are asked, the device
      cuda-products      products and sampled products on the CUDA backend
+     cuda-conv          convolutions on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
@@ -136,7 +140,10 @@
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
-       - A^T without an attached transposed index: the index is built there, at each call;
+       - A^T without an attached transposed index: the index is built there, at each call; so for data gradients of convolutions,
+         which, without strides, also turn it there;
+       - images that are not channels last, or not in such pieces, are laid so;
+       - weight gradients of convolutions with few stored blocks: shares of the pixels are added up there;
        - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
@@ -152,6 +159,23 @@
      in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; else, with
      many columns, they follow each other where the workspace that a query names is there, and run by mma without it. Tuned
      tables have no rows of sums; schedules are not looked at.
+
+   CONVOLUTIONS
+     On CUDA tensor cores take f16 and bf16 with images that are channels last (bsr_dense_image), in aligned pieces of 16 bytes,
+     and blocks whose sides are multiples of 16, each in one tap of one group (C' a multiple of block_cols; for data gradients and
+     with groups O' one of block_rows). No copy of an image has its taps beside each other; the plan says which way they come:
+       - tier wgmma, its copy engine finds the pixels of a tap: forward, data gradients without strides, weight gradients without
+         groups, on sm_90a. Its numbers are small: strides to 8; padding and dilation (kernel - 1) to 128 pixels of an image's
+         axes, 16 of a volume's, 2^15 of a signal's; pixels of out follow each other in memory; an epilogue whose operands have a
+         number for each channel, pixel, or both, and no function of the program's;
+       - tier mma, addresses are worked out: all others of these.
+     Blocks of 16 and 32 join neighbours where C' has whole 32 of them. One tap without stride and padding is bsr_dense_addmm, bit
+     for bit. Where each channel is a group (depthwise, their number a multiple of 8), a kernel of tier simt of its own takes f32,
+     f16, bf16 channels last, but for weight gradients. All else is tier simt's, as are f32, f64, i8. Weak places are data
+     gradients with strides, groups' weight gradients (both by mma) and depthwise ones: note N37.
+     Data gradients on tensor cores go by w's transposed index, attached or built in the workspace; without strides also by lists
+     made of it, which want the workspace at each call. See WORKSPACE THAT PAYS, also for images that are not channels last.
+     Channels that are few (3 of a picture) are best padded to 16, filters with them.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -269,8 +293,9 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU; instruction sets VNNI and BF16 there, taken by
-     default where they are: products of bf16 then flush what is subnormal.
+     package; 8-bit floats on the CPU; convolutions and their gradients (>>conv); instruction sets VNNI and BF16, taken by
+     default where they are: products of bf16 then flush what is subnormal; two products in one call (bsr_chain_mm,
+     bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -414,7 +439,9 @@ typedef enum bsr_dtype {
     X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
     X(BSR_OP_CONV, 31, "conv")                            \
     X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient") \
-    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")
+    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")      \
+    X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
+    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -449,7 +476,8 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
-    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")
+    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
+    X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -886,6 +914,12 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
+    X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
+    X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
+    X(BSR_WHY_STRIDE, 39, "strides that it does not take") \
+    X(BSR_WHY_REACH, 40, "padding or taps reach further than it does") \
+    X(BSR_WHY_PIXELS, 41, "pixels of the result do not follow each other in memory") \
+    X(BSR_WHY_ALONE, 42, "each channel is a group: bound by memory") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -947,6 +981,16 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
 
+/* How long a call's work takes, from behind its checks to its end. CUDA: two events of the caller's are recorded around what it
+   launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
+   caller's clock. A query, and a call that its checks refuse, leave all as it is. */
+typedef struct bsr_timing {
+    void *begin, *end;         /* CUDA: cudaEvent_t */
+    double (*now)(void *user); /* CPU: seconds */
+    void *user;
+    double seconds;            /* CPU: result */
+} bsr_timing;
+
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
     bsr_stream stream; /* CUDA: where the call runs; null: the default stream */
@@ -963,6 +1007,7 @@ typedef struct bsr_exec {
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
     uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
                                     the workspace; see bsr_device_status(). Else left alone */
+    bsr_timing *timing; /* not null: the call is timed. Errors: NULL_POINTER (without the backend's events or clock) */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1235,13 +1280,13 @@ BSR_API int64_t bsr_conv_size(const bsr_conv_shape *shape, int axis, int64_t n);
    is ever laid out with its taps beside each other: panels of pixels are gathered as they are needed.
    trans BSR_TRANS_A: the data gradient, which is the transposed convolution ("deconvolution"): x is then what a convolution
    with this shape gives (O channels), out what it takes (C channels), w as it is; sizes that differ by less than a stride
-   are told apart by out's view. No transposed index is wanted.
+   are told apart by out's view. The CPU wants no transposed index; on CUDA tensor cores go by it.
    input and epilogue: as bsr_dense_addmm's, rows being channels, columns the pixels along the last axis, and the batch out's; a
    user function's batch item counts images and the axes before the last.
    w: no batch dimensions. dtypes, accumulation, error bound: as bsr_dense_addmm, k products of taps and channels. A tap that lies
    beside the image multiplies its weight by 0, so an infinite weight gives NaN there. beta == 0: input is never read. alpha == 0
    or no stored block: w's values and x are never read.
-   The bits do not depend on threads or on how pixels are cut into panels. Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   The bits do not depend on threads or on how pixels are cut into panels. On CUDA see CONVOLUTIONS in the manual above.
    Errors: as bsr_dense_addmm; BAD_ARGUMENT (a field of the shape), BAD_SHAPE (channels that groups do not divide, sizes of w or
    of images), BAD_BATCH (numbers of batch dimensions, of images). */
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
@@ -1252,7 +1297,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
      out[o, t C' + c] = sum over pixels p of all images of dy[o, p] x[c, stride p + dilation t - pad_before]
    dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements
    of stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED). Errors: as bsr_conv and bsr_sampled_addmm. */
+   On CUDA see CONVOLUTIONS in the manual above. Errors: as bsr_conv and bsr_sampled_addmm. */
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec);
@@ -1405,6 +1450,39 @@ typedef enum bsr_reduce_over {
    Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
 BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                               const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>chain: two products with a function between                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(beta*input + left (alpha op(C) M) right + bias) with M = inner(op(A) B): two products with sparse weights, as in an
+   MLP. op(A) is A^T with BSR_TRANS_A, op(C) is C^T with BSR_TRANS_C. b [K x N], M [H x N], out [R x N]; for activations in rows,
+   f(X W1) W2, say A = W1^T, C = W2^T, and b, middle, out as transposed views.
+   These are bsr_dense_addmm(0, null, 1, trans, a, b, inner, middle) and bsr_dense_addmm(beta, input, alpha, trans, c, middle,
+   epilogue, out), and the bits are theirs with the plans that they have here: M is rounded to middle's dtype in between.
+   inner: what becomes of op(A) B, without beta; null: nothing. middle: where M goes; null: into the workspace
+   (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's
+   with middle's and out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
+   Errors: as bsr_dense_addmm; WORKSPACE_TOO_SMALL (middle null); OVERLAP also where middle meets any other operand.
+   After Inductor's b2b_gemm. */
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec);
+
+/* out = act(beta*input + left (alpha op(M) C) right + bias) with M = f(scale (mat1 mat2)) at middle's stored blocks; op(M) is M^T
+   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits that they have.
+   middle: M's pattern, with whatever is attached to it; its values, where M goes, may be null: then they are in the workspace
+   (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
+   backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
+   dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
+   copied). c has middle's dtype. Not on CUDA yet: f and product (UNSUPPORTED, NOT_IMPLEMENTED), as bsr_map is not.
+   Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
@@ -1605,7 +1683,8 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
 
 /* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere.
-   m->rows and cols must be set; m->values is left alone. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
+   m->rows and cols must be set; m->values is left alone. Scratch: a bit for each block; on the CPU, where few of many are kept,
+   up to 40 bytes for each of these. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec);
 
@@ -1770,10 +1849,13 @@ enum { BSR_TUNE_ANY = -1 }; /* in a pattern for bsr_tune_query: whatever the row
 /* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
    A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
    memory. A sampled product: m x k times k x n, the stored result's blocks. Softmax: m x n. Attention: m queries, n keys, k the
-   head size; alpha 1 where anything but causality stands between product and softmax. Batches are not part of the key. */
+   head size; alpha 1 where anything but causality stands between product and softmax. A convolution: m channels of out, n pixels
+   of all images, k taps times channels of x (both of a group); alpha 1: a data gradient. Its weights' gradient: m and k as
+   there, n pixels of dy. One with one tap is a product. Batches are not part of the key. */
 struct bsr_tune_row {
     int32_t gpu; /* index in bsr_tune_table.gpus */
-    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION */
+    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION,
+                   CONV, CONV_WEIGHT_GRADIENT */
     int32_t dtype, out_dtype, block_rows, block_cols, beta, alpha;
     int32_t m, k, n;
     int32_t density; /* of stored blocks, in percent, rounded */
@@ -1884,7 +1966,7 @@ typedef enum bsr_tune_flag {
 typedef struct bsr_tune_desc {
     bsr_status (*call)(const bsr_exec *exec, void *user);
     void *user;                     /* for call, target and progress */
-    bsr_exec exec;                  /* stream, workspace, flags of the calls; plan, query, key and error are the tuner's */
+    bsr_exec exec; /* stream, workspace, flags of the calls; plan, query, key, error and timing are the tuner's */
     const bsr_tune_output *outputs; /* compared with the slowest tier's, and put back exactly as they were */
     int32_t output_count;
     uint32_t flags;                                                 /* BSR_TUNE_* */
@@ -2114,7 +2196,7 @@ struct bsr_context {
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
-    void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
+    void *tensor_map, *image_map;                     /* CUDA: the driver's encoders; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
     bsr_parallel_for parallel_for;
@@ -2161,6 +2243,10 @@ typedef struct bsri_call {
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
+    struct bsri_timed {
+        double began;
+        int on;
+    } timed, *timer; /* timer: what copies of this write, too */
 #ifdef BSRI_CUDA
     bsri_watch *watch, noted; /* watch: where copies of this note, too */
 #endif
@@ -2433,7 +2519,8 @@ static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
+           op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -2464,7 +2551,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->reserved = 0;
+    c->may_write_workspace = 0, c->reserved = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -2479,6 +2566,8 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
         return bsri_fail(c, BSR_ITEM_THREADS, BSR_ARG_EXEC, -1, c->exec->threads);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (c->exec->timing && (bsri_on_cuda(c) ? !c->exec->timing->begin || !c->exec->timing->end : !c->exec->timing->now))
+        return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_EXEC, -1, 0);
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
@@ -4102,6 +4191,27 @@ static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
 }
 BSRI_CUDA_PART(bsri_cuda_device(const bsri_call *c))
 BSRI_CUDA_PART(bsri_cuda_indices(const bsri_call *c))
+BSRI_CUDA_PART(bsri_cuda_time(const bsri_call *c, void *event))
+/* The end of a call that may have run. */
+static bsr_status bsri_end(const bsri_call *c, bsr_status status) {
+    bsr_timing *t = c->exec->timing;
+    if (!t || !c->timer->on || status != BSR_OK) return status;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) return bsri_cuda_time(c, t->end);
+#endif
+    t->seconds = t->now(t->user) - c->timer->began;
+    return BSR_OK;
+}
+/* Checks are done, the work begins. */
+static bsr_status bsri_time(const bsri_call *c) {
+    bsr_timing *t = c->exec->timing;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_time(c, t->begin));
+#endif
+    c->timer->on = 1, t->seconds = 0;
+    if (!bsri_on_cuda(c)) c->timer->began = t->now(t->user);
+    return BSR_OK;
+}
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -4138,6 +4248,9 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     bsri_host_word(c, 0);
 #ifdef BSRI_CUDA
     if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_device(c));
+#endif
+    if (c->exec->timing && !c->timer->on) BSRI_TRY(bsri_time(c));
+#ifdef BSRI_CUDA
     if (bsri_indices_asked(c)) return bsri_cuda_indices(c);
 #endif
     return BSR_OK;
@@ -4186,6 +4299,15 @@ static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
     p.refused = a->refused == b->refused ? a->refused : 0, p.source = a->source == b->source ? a->source : BSR_PLAN_HEURISTIC;
     if (b->workspace_bytes > p.workspace_bytes) p.workspace_bytes = b->workspace_bytes;
     return p;
+}
+/* What stands at the start of the workspace, which a query may come without. */
+static void *bsri_room_base(const bsri_call *c) { return c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; }
+/* exec: the caller's, with the workspace that is behind the first bytes. */
+static void bsri_room_behind(const bsri_call *c, uint64_t bytes, bsr_exec *exec) {
+    *exec = *c->exec;
+    if (bytes && exec->workspace && exec->workspace_bytes > bytes)
+        exec->workspace = (char *)exec->workspace + bytes, exec->workspace_bytes -= bytes;
+    else if (bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
 }
 /* For operations with nothing to choose. */
 BSRI_UNUSED static bsr_status bsri_plan_simple(const bsri_call *c, int *stop) {
@@ -7271,12 +7393,32 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
-    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
                                 const bsr_dense *out, const bsr_exec *exec) {
     return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
+}
+
+/* --- results between launches --- */
+/* d, whose type and sizes are known, stands at the start of the workspace: packed, lines in pieces of 16 bytes, in the order that
+   its strides have. *bytes: what it takes. */
+static bsr_status bsri_room(const bsri_call *c, bsr_dense *d, int operand, uint64_t *bytes) {
+    const int columns = d->rows != 1 && d->row_stride == 1, size = (int)bsr_dtype_size(d->dtype);
+    const int64_t length = columns ? d->rows : d->cols, lines = columns ? d->cols : d->rows;
+    int64_t all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
+    int i;
+    d->row_stride = columns ? 1 : all, d->col_stride = columns ? all : 1;
+    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = d->batch_dims - 1; i >= 0; i--) {
+        d->batch_stride[i] = all;
+        if (!bsri_mul(all, d->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    *bytes = (uint64_t)(all * size + 127) / 128 * 128;
+    d->data = bsri_room_base(c);
+    return BSR_OK;
 }
 
 /* --- sums of products --- */
@@ -7473,22 +7615,10 @@ static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int joi
 static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
     const bsr_dense *out = s->term->out;
     const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
-    const int columns = out->rows != 1 && out->row_stride == 1, size = (int)bsr_dtype_size(type);
-    const int64_t length = columns ? out->rows : out->cols, lines = columns ? out->cols : out->rows;
-    int64_t all, i;
     l->sums = *out, l->bytes = 0;
     if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
-    all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
-    l->sums.dtype = type, l->sums.row_stride = columns ? 1 : all, l->sums.col_stride = columns ? all : 1;
-    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    for (i = out->batch_dims - 1; i >= 0; i--) {
-        l->sums.batch_stride[i] = all;
-        if (!bsri_mul(all, out->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    }
-    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    l->bytes = (uint64_t)(all * size + 127) / 128 * 128;
-    l->sums.data = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
-    return BSR_OK;
+    l->sums.dtype = type;
+    return bsri_room(c, &l->sums, BSR_ARG_OUT, &l->bytes);
 }
 /* Which share of the epilogue each launch has. */
 static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
@@ -7514,10 +7644,7 @@ static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int 
     bsri_sum_group(s, l, join);
     BSRI_TRY(bsri_sum_room(c, s, l));
     bsri_sum_share(s, l);
-    *exec = *c->exec, each.exec = exec;
-    if (l->bytes && exec->workspace && exec->workspace_bytes > l->bytes)
-        exec->workspace = (char *)exec->workspace + l->bytes, exec->workspace_bytes -= l->bytes;
-    else if (l->bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
+    bsri_room_behind(c, l->bytes, exec), each.exec = exec;
     for (t = 0; t < l->count; t++) {
         BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
         *plan = t ? bsri_plan_both(plan, &one) : one;
@@ -7577,8 +7704,8 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
             bsri_batch_join(&s.batch, terms[t].b->batch_dims, terms[t].b->batch);
         }
     for (t = 0; t < s.count; t++) BSRI_TRY(bsri_resolve_scalars(&c, &s.term[t]));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
-    return bsri_sum_cpu(&c, &s);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_sum(&c, &s)));
+    return bsri_end(&c, bsri_sum_cpu(&c, &s));
 }
 BSRI_SELDOM_END
 
@@ -7723,7 +7850,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     }
     if (stop) return BSR_OK;
     x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
@@ -7918,7 +8045,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
-    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* One batch item of a dense operand. */
@@ -8003,7 +8130,7 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
     zero.a = a, zero.b = b, zero.out = out;
     BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
-    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
+    return bsri_end(&c, bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8259,7 +8386,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
-    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 BSRI_SELDOM_END
 
@@ -8347,7 +8474,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
     BSRI_WANT_COMPILED(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
-    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
@@ -8444,7 +8571,8 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
-    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
+    if (!stop && want_b) BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY));
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -8493,11 +8621,53 @@ static bsri_taps bsri_taps_of(const bsr_conv_shape *s) {
     return t;
 }
 
+/* A convolution as both backends walk it: what is read and what is written, in which groups. turned: the data gradient. */
+typedef struct bsri_conv_geometry {
+    bsri_image x, y;
+    bsri_taps taps;
+    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
+    int64_t phases[3];                /* grids along each axis */
+    int32_t turned, reserved;
+} bsri_conv_geometry;
 /* The pixels that panels are cut from: on each axis every step-th, from `first` on. A data gradient with strides goes through one
    such grid after another, as each has taps of its own. */
 typedef struct bsri_pixel_grid {
     int64_t images, first[3], count[3], step[3], all;
 } bsri_pixel_grid;
+BSRI_HD static void bsri_conv_grid(const bsri_conv_geometry *e, int64_t phase, bsri_pixel_grid *g) {
+    int a;
+    g->images = g->all = e->y.images;
+    for (a = 2; a >= 0; a--) {
+        const int64_t left = e->y.size[a] - (g->first[a] = phase % e->phases[a]);
+        phase /= e->phases[a], g->step[a] = e->turned ? e->taps.stride[a] : 1;
+        g->count[a] = left > 0 ? (left - 1) / g->step[a] + 1 : 0, g->all *= g->count[a];
+        if (g->count[a] <= 1) g->step[a] = 1; /* a stride beyond the image goes nowhere */
+    }
+}
+/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
+   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
+BSRI_HD static int bsri_conv_offset(const bsri_conv_geometry *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
+    int a, exists = 1;
+    for (a = 2; a >= 0; a--) {
+        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
+        tap /= e->taps.count[a];
+        offset[a] = e->turned ? back / e->taps.stride[a] : at;
+        if (e->turned && back % e->taps.stride[a]) exists = 0;
+    }
+    return exists;
+}
+/* How many grids there are, and how many pixels the first, which is the largest, has. */
+static int64_t bsri_conv_phases(bsri_conv_geometry *e, int64_t *largest) {
+    bsri_pixel_grid g;
+    int64_t phases = 1;
+    int a;
+    for (a = 0; a < 3; a++) {
+        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1, phases *= e->phases[a];
+    }
+    bsri_conv_grid(e, 0, &g);
+    *largest = g.all;
+    return phases;
+}
 /* Pixels of a panel that follow each other along the last axis; and where those that a tap sees stand. */
 typedef struct bsri_stretch {
     int64_t image, q[3], col, n;
@@ -8537,7 +8707,8 @@ static void bsri_panel_run(bsri_panel *p, int64_t at, int64_t col, int64_t n) {
 /* What pixel q of the grid sees is pixel q * step + offset of m. */
 static void bsri_panel_see(bsri_panel *p, const bsri_image *m, const int64_t offset[3], const int64_t step[3]) {
     int i;
-    p->runs = 0, p->image = m, p->step = step[2] * m->stride[2];
+    p->runs = 0, p->image = m;
+    p->step = step[2] < m->size[2] ? step[2] * m->stride[2] : 0; /* else no two pixels of a line are inside */
     for (i = 0; i < p->pieces; i++) {
         const bsri_stretch *s = &p->piece[i];
         const int64_t x0 = s->q[0] * step[0] + offset[0], x1 = s->q[1] * step[1] + offset[1];
@@ -8642,20 +8813,18 @@ static void bsri_lanes_sum(int isa, int compute, void *sums, int64_t ld, const v
 /* A tile is up to BSRI_CONV_ROWS channels of one group of the result, for a panel of its pixels. */
 typedef struct bsri_conv {
     const bsr_matrix *w;
-    const bsr_dense *out, *input;
+    const bsr_dense *x, *out, *input;
     const bsr_epilogue *epilogue;
     double alpha, beta;
     int isa, compute, type;
-    int turned, any;  /* the data gradient; there is something to add up */
+    int any;          /* there is something to add up */
     int alone;        /* each channel is a group (depthwise) */
     int64_t line;     /* pixels of the result that are stored as if they were one line; 0: a grid's lines */
-    bsri_image x, y;  /* what is read, what is written */
-    bsri_taps taps;
-    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
-    int64_t ws[3];                    /* strides of its values */
+    bsri_conv_geometry geo;
+    int64_t ws[3];                    /* strides of w's values */
     int64_t width, cuts, ahead;       /* columns of a piece of a block, pieces of a block, pieces gathered at once */
     int64_t group_rows, rows, parts;  /* of the result: channels of a group, of a tile; tiles of a group */
-    int64_t phases[3], panel, panels; /* grids; pixels of a panel, panels of the largest grid */
+    int64_t panel, panels;            /* pixels of a panel, panels of the largest grid */
     int64_t each, chunks;             /* panels of a task, tasks that go through a grid */
     bsri_batch batch;                 /* of out */
 } bsri_conv;
@@ -8674,33 +8843,12 @@ typedef struct bsri_conv_tile {
     BSRI_ALIGN64 double b[BSRI_CONV_DEPTH * BSRI_TILE_BYTES / 8];
 } bsri_conv_tile;
 
-static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_pixel_grid *g) {
-    int a;
-    g->images = g->all = e->y.images;
-    for (a = 2; a >= 0; a--) {
-        g->first[a] = phase % e->phases[a], phase /= e->phases[a];
-        g->step[a] = e->turned ? e->taps.stride[a] : 1;
-        g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
-    }
-}
-/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
-   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
-static int bsri_conv_offset(const bsri_conv *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
-    int a, exists = 1;
-    for (a = 2; a >= 0; a--) {
-        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
-        tap /= e->taps.count[a];
-        offset[a] = e->turned ? back / e->taps.stride[a] : at;
-        if (e->turned && back % e->taps.stride[a]) exists = 0;
-    }
-    return exists;
-}
 static void bsri_conv_see(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
     static const int64_t ones[3] = {1, 1, 1};
     int64_t offset[3];
     if (t->tap == tap) return;
-    t->tap = tap, t->exists = bsri_conv_offset(e, &t->grid, tap, offset);
-    if (t->exists) bsri_panel_see(&t->p, &e->x, offset, e->turned ? ones : e->taps.stride);
+    t->tap = tap, t->exists = bsri_conv_offset(&e->geo, &t->grid, tap, offset);
+    if (t->exists) bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.turned ? ones : e->geo.taps.stride);
 }
 
 /* --- adding up --- */
@@ -8758,10 +8906,10 @@ static int bsri_conv_lines(const bsri_conv *e, const bsri_conv_tile *t, bsri_con
 static void bsri_conv_gather(const bsri_conv *e, bsri_conv_tile *t, int64_t k, int64_t n, char *b) {
     int64_t some;
     for (; n > 0; n -= some, k += some) {
-        const int64_t c = k % e->channels;
-        some = bsri_min(n, e->channels - c);
-        bsri_conv_see(e, t, k / e->channels);
-        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->channels + c, some, b, e->panel, t->w.b_pack);
+        const int64_t c = k % e->geo.channels;
+        some = bsri_min(n, e->geo.channels - c);
+        bsri_conv_see(e, t, k / e->geo.channels);
+        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->geo.channels + c, some, b, e->panel, t->w.b_pack);
         b = bsri_at(b, e->compute, some * e->panel);
     }
 }
@@ -8773,7 +8921,7 @@ static void bsri_conv_line_add(const bsri_conv *e, bsri_conv_tile *t, bsri_conv_
     for (; line->at < line->end && (piece = bsri_conv_piece(e, line->at)) >= from && piece < to; line->at++) {
         const int64_t part = e->cuts == 1 ? 0 : line->at % e->cuts, entry = e->cuts == 1 ? line->at : line->at / e->cuts;
         const int64_t k = (e->cuts == 1 ? piece : piece / e->cuts) * e->w->block_cols + part * e->width;
-        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->inner - k);
+        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->geo.inner - k);
         char *b = bsri_at(t->b, e->compute, (piece - from) * e->width * e->panel);
         const int64_t at = entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2];
         const char *a = bsri_at(e->w->values, e->w->dtype, at);
@@ -8800,14 +8948,14 @@ static void bsri_conv_forward(const bsri_conv *e, bsri_conv_tile *t) {
 /* The data gradient: stored blocks one after another, each adding what its filters saw to the channels of its taps. slot: which
    taps' pixels of these filters are gathered. */
 static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, int64_t n, int64_t slots, int64_t entry) {
-    const int64_t first = t->first - t->group * e->channels, end = first + t->count;
+    const int64_t first = t->first - t->group * e->geo.channels, end = first + t->count;
     const int64_t k = bsri_index(e->w->col_indices, e->w->index_dtype, entry) * e->w->block_cols;
-    const int64_t all = bsri_min(e->w->block_cols, e->inner - k), inside = row % e->w->block_rows;
+    const int64_t all = bsri_min(e->w->block_cols, e->geo.inner - k), inside = row % e->w->block_rows;
     int64_t j, some, lo, hi, rows;
     for (j = 0; j < all; j += some) {
-        const int64_t tap = (k + j) / e->channels, c = (k + j) % e->channels, slot = tap % slots;
+        const int64_t tap = (k + j) / e->geo.channels, c = (k + j) % e->geo.channels, slot = tap % slots;
         char *b = bsri_at(t->b, e->compute, slot * n * e->panel);
-        some = bsri_min(all - j, e->channels - c);
+        some = bsri_min(all - j, e->geo.channels - c);
         lo = bsri_max(c, first), hi = bsri_min(c + some, end);
         if (lo >= hi) continue;
         if (t->slot[slot] != tap) {
@@ -8827,9 +8975,9 @@ static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, i
     }
 }
 static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
-    const int64_t end = (t->group + 1) * e->filters, br = e->w->block_rows;
+    const int64_t end = (t->group + 1) * e->geo.filters, br = e->w->block_rows;
     int64_t row, n, p, slots, i;
-    for (row = t->group * e->filters; row < end; row += n) {
+    for (row = t->group * e->geo.filters; row < end; row += n) {
         n = bsri_min(bsri_min(br - row % br, t->w.depth), end - row), slots = BSRI_CONV_DEPTH / n;
         for (i = 0; i < slots; i++) t->slot[i] = -1;
         p = bsri_index(e->w->crow_indices, e->w->index_dtype, row / br);
@@ -8852,7 +9000,7 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             const int64_t end = bsri_index(e->w->crow_indices, dt, row + 1);
             n = bsri_min(br - inside, t->count - i);
             for (p = bsri_index(e->w->crow_indices, dt, row); p < end; p++) {
-                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->inner - col);
+                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->geo.inner - col);
                 const uint64_t bits = (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << i;
                 for (k = 0; k < last; k++) {
                     const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2], rs = e->ws[1];
@@ -8871,11 +9019,11 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             }
         }
         if (step) break;
-        for (k = 0; k < e->taps.all; k++)
-            if (!bsri_conv_offset(e, &t->grid, k, offset)) has[k] = 0;
-        for (t->used = 0, k = 0; k < e->taps.all; k++)
+        for (k = 0; k < e->geo.taps.all; k++)
+            if (!bsri_conv_offset(&e->geo, &t->grid, k, offset)) has[k] = 0;
+        for (t->used = 0, k = 0; k < e->geo.taps.all; k++)
             if (has[k] == all) row_of[k] = t->used, t->mask[t->used] = all, t->slot[t->used++] = k;
-        for (t->full = t->used, k = 0; k < e->taps.all; k++)
+        for (t->full = t->used, k = 0; k < e->geo.taps.all; k++)
             if (has[k] && has[k] != all) row_of[k] = t->used, t->mask[t->used] = has[k], t->slot[t->used++] = k;
         memset(t->b, 0, (size_t)(t->used * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
     }
@@ -8887,7 +9035,7 @@ static double bsri_conv_weight(const bsri_conv *e, const bsri_conv_tile *t, int6
    t->b; what lies beside the image is a row of zeros. */
 #define BSRI_CONV_SEEN 1024
 static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
-    const int direct = e->x.dtype == e->compute;
+    const int direct = e->geo.x.dtype == e->compute;
     const int64_t ld = BSRI_TILE_ROWS, some = direct ? BSRI_CONV_SEEN / bsri_max(1, t->full) : t->p.cols;
     const void *seen[BSRI_CONV_SEEN];
     int64_t at, tap, n, j;
@@ -8900,9 +9048,9 @@ static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
             for (r = 0; r < t->p.runs; r++) {
                 const bsri_run *run = &t->p.run[r];
                 const int64_t from = bsri_max(at, run->col), to = bsri_min(at + n, run->col + run->n);
-                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->x.dtype);
-                const char *x = run->at < 0 ? (const char *)t->w.b_pack
-                                            : bsri_at(e->x.data, e->x.dtype, run->at + (from - run->col) * t->p.step + t->first);
+                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->geo.x.dtype);
+                const int64_t place = run->at + (from - run->col) * t->p.step + t->first;
+                const char *x = run->at < 0 ? (const char *)t->w.b_pack : bsri_at(e->geo.x.data, e->geo.x.dtype, place);
                 for (j = from; j < to; j++) seen[(j - at) * t->full + tap] = x + (j - from) * step;
             }
         }
@@ -8934,17 +9082,17 @@ static void bsri_conv_alone_some(const bsri_conv *e, bsri_conv_tile *t, int64_t 
 }
 /* Channels apart: a line of sums for each of them. */
 static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
-    const int direct = e->x.dtype == e->compute && t->p.step == 1;
+    const int direct = e->geo.x.dtype == e->compute && t->p.step == 1;
     int64_t i;
     int r;
     for (r = 0; r < t->p.runs; r++) {
         const bsri_run *run = &t->p.run[r];
         if (run->at < 0) continue;
         for (i = 0; i < t->count; i++) {
-            const void *x = bsri_at(e->x.data, e->x.dtype, run->at + (t->first + i) * e->x.channel);
+            const void *x = bsri_at(e->geo.x.data, e->geo.x.dtype, run->at + (t->first + i) * e->geo.x.channel);
             if (!((uint64_t)t->mask[tap] >> i & 1)) continue;
             if (!direct) {
-                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->x.dtype, t->p.step, run->n);
+                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->geo.x.dtype, t->p.step, run->n);
                 x = t->w.b_pack;
             }
             bsri_row_op(e->isa, e->compute, BSRI_ADD_SCALED, bsri_at(t->c, e->compute, i * e->panel + run->col), x,
@@ -8953,7 +9101,7 @@ static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t
     }
 }
 static void bsri_conv_alone(const bsri_conv *e, bsri_conv_tile *t) {
-    const int last = e->x.channel == 1;
+    const int last = e->geo.x.channel == 1;
     int64_t tap;
     if (last && t->full) bsri_conv_alone_full(e, t);
     for (tap = last ? t->full : 0; tap < t->used; tap++) {
@@ -8976,16 +9124,16 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
         for (a = 2; a >= 0; a--) {
             i[a] = t->grid.first[a] + rest % t->grid.count[a] * t->grid.step[a], rest /= t->grid.count[a];
         }
-        item = (rest * e->y.size[0] + i[0]) * e->y.size[1] + i[1];
-        at = rest * e->y.step + i[0] * e->y.stride[0] + i[1] * e->y.stride[1] + i[2] * e->y.stride[2];
+        item = (rest * e->geo.y.size[0] + i[0]) * e->geo.y.size[1] + i[1];
+        at = rest * e->geo.y.step + i[0] * e->geo.y.stride[0] + i[1] * e->geo.y.stride[1] + i[2] * e->geo.y.stride[2];
         for (row = 0; row < t->count; row += rows) {
             const int64_t channel = t->first + row;
             bsri_finish f;
             memset(&f, 0, sizeof f);
             rows = bsri_min(BSRI_TILE_ROWS, t->count - row);
             f.isa = e->isa, f.compute = e->compute, f.type = e->type, f.alpha = e->alpha, f.beta = e->beta;
-            f.out = bsri_at(e->y.data, e->y.dtype, at + channel * e->y.channel), f.out_dtype = e->y.dtype;
-            f.rs = e->y.channel, f.cs = e->y.stride[2] * t->grid.step[2];
+            f.out = bsri_at(e->geo.y.data, e->geo.y.dtype, at + channel * e->geo.y.channel), f.out_dtype = e->geo.y.dtype;
+            f.rs = e->geo.y.channel, f.cs = e->geo.y.stride[2] * t->grid.step[2];
             f.at.batch = item, f.at.head = 0, f.at.row = channel, f.at.col = i[2];
             if (e->beta != 0.0) f.input = bsri_vector_of(&e->batch, e->input, item, channel, i[2]);
             if (ep) {
@@ -9005,10 +9153,10 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
 /* --- running --- */
 /* The tiles of one panel come one after another. */
 static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, tile = task % tiles;
-    bsri_conv_grid(e, task / tiles / e->chunks, &t->grid);
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups, tile = task % tiles;
+    bsri_conv_grid(&e->geo, task / tiles / e->chunks, &t->grid);
     t->group = e->alone ? 0 : tile / e->parts, t->first = tile % e->parts * e->rows;
-    t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
+    t->count = bsri_min(e->rows, (e->alone ? e->geo.y.channels : e->group_rows) - t->first);
     t->first += t->group * e->group_rows;
     t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
     t->w.group = 1, t->w.walk.group = 0;
@@ -9017,8 +9165,9 @@ static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t)
 }
 static void bsri_conv_task(void *arg, int64_t task) {
     const bsri_conv *e = (const bsri_conv *)arg;
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
-    const int last = e->alone && e->x.channel == 1;
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
+    const int64_t first = task / tiles % e->chunks * e->each * e->panel;
+    const int last = e->alone && e->geo.x.channel == 1;
     bsri_conv_tile t;
     int64_t at, end;
     bsri_conv_begin(e, task, &t);
@@ -9027,10 +9176,10 @@ static void bsri_conv_task(void *arg, int64_t task) {
     for (at = first; at < end; at += e->panel) {
         bsri_panel_begin(&t.p, &t.grid, at, bsri_min(e->panel, end - at));
         t.tap = -1, t.exists = 0;
-        if (!last || !e->any || !t.full || e->x.dtype != e->compute)
+        if (!last || !e->any || !t.full || e->geo.x.dtype != e->compute)
             memset(t.c, 0, (size_t)(last ? BSRI_TILE_ROWS * t.p.cols : e->panel * t.count) * bsr_dtype_size(e->compute));
         if (e->any && e->alone) bsri_conv_alone(e, &t);
-        else if (e->any && e->turned) bsri_conv_backward(e, &t);
+        else if (e->any && e->geo.turned) bsri_conv_backward(e, &t);
         else if (e->any) bsri_conv_forward(e, &t);
         bsri_conv_finish(e, &t, last);
     }
@@ -9045,13 +9194,13 @@ static int64_t bsri_conv_stride(const bsr_dense *d, int dims, int axis) {
 /* How many pixels of the result are stored as if they were one line. The program's functions are told places, so lines stay. */
 static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     const bsr_dense *all[4] = {e->out, NULL, NULL, NULL};
-    int64_t line = e->y.size[2];
+    int64_t line = e->geo.y.size[2];
     int a, i, joined = 1;
     all[1] = e->beta != 0.0 ? e->input : NULL;
     if (e->epilogue) all[2] = e->epilogue->right_alpha, all[3] = e->epilogue->bias;
     if (e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) return line;
     for (a = 1; a >= -1 && joined && line > 1; a--) {
-        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t size = a < 0 ? e->geo.y.images : e->geo.y.size[a];
         if (size == 1) continue;
         for (i = 0; i < 4; i++)
             if (all[i] && bsri_conv_stride(all[i], dims, a) != line * bsri_conv_stride(all[i], dims, 2)) joined = 0;
@@ -9060,39 +9209,35 @@ static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     return line;
 }
 static double bsri_conv_ns(const bsri_conv *e) {
-    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
-    const double size = (double)bsr_dtype_size(e->x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
-    return bsri_work_ns(pixels * (double)e->y.channels * (double)bsr_dtype_size(e->y.dtype),
+    const bsri_image *y = &e->geo.y;
+    const double pixels = (double)y->images * (double)y->size[0] * (double)y->size[1] * (double)y->size[2];
+    const double size = (double)bsr_dtype_size(e->geo.x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
+    return bsri_work_ns(pixels * (double)e->geo.y.channels * (double)bsr_dtype_size(e->geo.y.dtype),
                         stored * (double)(e->w->block_rows * e->w->block_cols) * pixels * size / 4.0, stored * pixels / 64.0);
 }
 static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), bc = e->w->block_cols;
-    int64_t phases = 1, grids = 1, tiles;
-    bsri_pixel_grid g;
+    int64_t phases, grids = 1, tiles, pixels;
     int a;
     bsri_value_steps(e->w, e->ws);
-    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels;
-    e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->panel = bsri_tile_cols(e->compute), e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, BSRI_CONV_DEPTH), e->width = bsri_ceil_div(bc, e->cuts);
     e->ahead = e->cuts > 1 ? 1 : BSRI_CONV_DEPTH / e->width;
-    for (a = 0; a < 3; a++) {
-        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1;
-        phases *= e->phases[a], grids = bsri_max(grids, e->turned ? e->taps.stride[a] : 1);
-    }
-    bsri_conv_grid(e, 0, &g);
-    if (!g.all || !e->y.channels) return;
+    for (a = 0; a < 3; a++) grids = bsri_max(grids, e->geo.turned ? e->geo.taps.stride[a] : 1);
+    phases = bsri_conv_phases(&e->geo, &pixels);
+    if (!pixels || !e->geo.y.channels) return;
     e->line = grids > 1 ? 0 : bsri_conv_line_of(e, dims);
     if (grids > 1 && e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) e->line = 1;
-    e->panels = bsri_ceil_div(g.all, e->panel), e->group_rows = e->turned ? e->channels : e->filters;
-    e->alone = e->channels == 1 && e->filters == 1 && e->taps.groups > 1 &&
-               e->taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b && e->taps.all <= BSRI_CONV_DEPTH;
-    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->turned ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows
-                                                                          : BSRI_CONV_ROWS);
+    e->panels = bsri_ceil_div(pixels, e->panel), e->group_rows = e->geo.turned ? e->geo.channels : e->geo.filters;
+    e->alone = e->geo.channels == 1 && e->geo.filters == 1 && e->geo.taps.groups > 1 && e->geo.taps.all <= BSRI_CONV_DEPTH &&
+               e->geo.taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b;
+    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->geo.turned
+                              ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows : BSRI_CONV_ROWS);
     if (e->alone) e->rows = BSRI_TILE_ROWS;
-    else if (phases * e->panels * e->taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
+    else if (phases * e->panels * e->geo.taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
         e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
-    e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
-    tiles = e->alone ? e->parts : e->parts * e->taps.groups;
+    e->parts = bsri_ceil_div(e->alone ? e->geo.y.channels : e->group_rows, e->rows);
+    tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
     e->each = e->alone ? bsri_max(1, bsri_min(64, phases * e->panels * tiles / (4 * bsri_threads(c)))) : 1;
     e->chunks = bsri_ceil_div(e->panels, e->each);
     bsri_parallel(c, phases * e->chunks * tiles, bsri_conv_ns(e), bsri_conv_task, e);
@@ -9107,11 +9252,10 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
 #define BSRI_WIDE_BYTES 1024 /* of a row of its sums */
 typedef struct bsri_conv_weights {
     const bsr_matrix *out, *input;
+    const bsr_dense *x, *dy;
     double alpha, beta;
     int isa, compute, type;
-    bsri_image x, dy;
-    bsri_taps taps;
-    int64_t filters, channels, inner;
+    bsri_conv_geometry geo;     /* y: dy */
     int64_t ws[3], is[3];       /* strides of out's values, of the input's */
     int64_t ld, panel;          /* numbers in a row of sums; pixels at once */
     int64_t width, cuts, per;   /* as in bsri_conv; pieces in a tile */
@@ -9129,18 +9273,15 @@ typedef struct bsri_weights_tile {
 static void bsri_weights_gather(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t group, int64_t k, int64_t n, char *b) {
     int64_t some, i;
     for (; n > 0; n -= some, k += some, b = bsri_at(b, e->compute, some)) {
-        const int64_t c = k % e->channels;
-        int64_t offset[3], tap = k / e->channels;
-        int a;
-        some = k < e->inner ? bsri_min(n, e->channels - c) : n;
-        for (i = 0; i < t->p.cols && k >= e->inner; i++)
+        const int64_t c = k % e->geo.channels;
+        int64_t offset[3];
+        some = k < e->geo.inner ? bsri_min(n, e->geo.channels - c) : n;
+        for (i = 0; i < t->p.cols && k >= e->geo.inner; i++)
             memset(bsri_at(b, e->compute, i * e->ld), 0, (size_t)n * bsr_dtype_size(e->compute));
-        if (k >= e->inner) continue;
-        for (a = 2; a >= 0; a--) {
-            offset[a] = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], tap /= e->taps.count[a];
-        }
-        bsri_panel_see(&t->p, &e->x, offset, e->taps.stride);
-        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->channels + c, some, b, e->ld);
+        if (k >= e->geo.inner) continue;
+        (void)bsri_conv_offset(&e->geo, &e->grid, k / e->geo.channels, offset);
+        bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.taps.stride);
+        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->geo.channels + c, some, b, e->ld);
     }
 }
 /* Rows `row` to row + n of w, which are of one group, at `pieces` pieces from `first` on. */
@@ -9151,12 +9292,12 @@ static void bsri_weights_sum(const bsri_conv_weights *e, bsri_weights_tile *t, i
     int64_t at, v;
     for (at = 0; at < e->grid.all; at += e->panel) {
         bsri_panel_begin(&t->p, &e->grid, at, bsri_min(e->panel, e->grid.all - at));
-        bsri_panel_see(&t->p, &e->dy, zeros, ones);
+        bsri_panel_see(&t->p, &e->geo.y, zeros, ones);
         bsri_panel_rows(&t->p, e->isa, e->compute, row, n, t->w.a_pack, BSRI_TILE_ROWS);
         for (v = 0; v < pieces; v++) {
             const int64_t col = bsri_index(e->out->col_indices, e->out->index_dtype, (first + v) / e->cuts);
             const int64_t part = (first + v) % e->cuts * e->width;
-            bsri_weights_gather(e, t, row / e->filters, col * e->out->block_cols + part,
+            bsri_weights_gather(e, t, row / e->geo.filters, col * e->out->block_cols + part,
                                 bsri_min(e->width, e->out->block_cols - part), bsri_at(t->b, e->compute, v * e->width));
         }
         t->w.list[0].a = t->w.list[0].ahead_a = t->w.a_pack, t->w.list[0].b = t->w.list[0].ahead_b = t->b;
@@ -9196,13 +9337,13 @@ static void bsri_weights_task(void *arg, int64_t task) {
     const int64_t first = bsri_index(e->out->crow_indices, e->out->index_dtype, line) * e->cuts + chunk * e->per;
     const int64_t last = bsri_index(e->out->crow_indices, e->out->index_dtype, line + 1) * e->cuts;
     const int64_t pieces = bsri_min(e->per, last - first), row = line * e->out->block_rows + inside;
-    const int64_t all = bsri_min(row + rows, e->filters * e->taps.groups);
+    const int64_t all = bsri_min(row + rows, e->geo.filters * e->geo.taps.groups);
     bsri_weights_tile t;
     int64_t r, n;
     if (pieces <= 0) return;
     memset(t.c, 0, (size_t)(rows * e->ld) * bsr_dtype_size(e->compute));
     for (r = row; r < all && e->alpha != 0.0; r += n) {
-        n = bsri_min(all - r, e->filters - r % e->filters);
+        n = bsri_min(all - r, e->geo.filters - r % e->geo.filters);
         bsri_weights_sum(e, &t, r, n, first, pieces, bsri_at(t.c, e->compute, (r - row) * e->ld));
     }
     bsri_weights_finish(e, &t, inside, rows, first, pieces);
@@ -9211,17 +9352,15 @@ static void bsri_weights_run(const bsri_call *c, bsri_conv_weights *e) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), br = e->out->block_rows, bc = e->out->block_cols;
     const int64_t lines = bsri_block_rows(e->out);
     double stored, pixels;
-    int64_t i, most = 0;
-    int a;
+    int64_t i, all, most = 0;
     bsri_value_steps(e->out, e->ws);
     if (e->beta != 0.0) bsri_value_steps(e->input, e->is);
     e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size);
-    e->inner = e->taps.all * e->channels;
     e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, e->ld), e->width = bsri_ceil_div(bc, e->cuts), e->per = e->ld / e->width;
     e->subs = bsri_ceil_div(br, BSRI_TILE_ROWS), e->sub_rows = bsri_ceil_div(br, e->subs);
-    e->grid.images = e->grid.all = e->dy.images;
-    for (a = 0; a < 3; a++) e->grid.step[a] = 1, e->grid.count[a] = e->dy.size[a], e->grid.all *= e->dy.size[a];
+    bsri_conv_phases(&e->geo, &all);
+    bsri_conv_grid(&e->geo, 0, &e->grid);
     for (i = 0; i < lines; i++)
         most = bsri_max(most, bsri_index(e->out->crow_indices, e->out->index_dtype, i + 1) -
                                   bsri_index(e->out->crow_indices, e->out->index_dtype, i));
@@ -9591,7 +9730,7 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = y, j.options = options, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
@@ -9603,7 +9742,7 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
     memset(&j, 0, sizeof j);
     j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 BSRI_SELDOM_END
 
@@ -10377,7 +10516,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
     key.alpha = bsri_attention_modifies(&j);
     if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_attention(&c, &j, &key, &p)));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
@@ -10393,7 +10532,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -10906,11 +11045,13 @@ static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, c
 static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gradient *g) {
     bsri_attention *j = &g->f;
     const bsr_attention_options *o = j->options;
-    const int dtype = j->q ? j->q->dtype : 0, sums = bsri_compute_dtype(c, dtype);
-    const uint32_t floats = BSRI_SAME_OR_F32(dtype), norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    uint32_t floats;
     bsri_spans set;
+    int sums;
     set.count = 0;
     BSRI_TRY(bsri_attention_check(c, &set, scale, j));
+    floats = BSRI_SAME_OR_F32(j->q->dtype), sums = bsri_compute_dtype(c, j->q->dtype); /* a dtype only now */
     BSRI_TRY(bsri_attention_check_results(c, &set, j, BSRI_READ));
     BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_out, j->q->rows, j->v->cols, BSR_ARG_D_OUT, floats, BSRI_READ));
     if (g->d_lse)
@@ -11061,7 +11202,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_gradient_views(&g, used);
     bsri_value_steps(mask, g.f.mask_strides);
     bsri_gradient_run(&c, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11173,7 +11314,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
                   bsri_partial_task, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11633,7 +11774,7 @@ static void bsri_map_task(void *arg, int64_t task) {
     }
 }
 
-BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j))
+BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step))
 /* What a pass over the stored elements takes on one thread. */
 static double bsri_map_ns(const bsr_matrix *x, int64_t groups) {
     const double n = (double)x->nnz * (double)groups * (double)x->block_rows * (double)x->block_cols;
@@ -11651,16 +11792,16 @@ static void bsri_map_prepare(const bsri_call *c, bsri_map *j) {
     j->places = j->drops || o->function >= BSR_USER_FUNCTION_BASE || j->dense;
     j->stored = bsri_stored_of(j->x);
 }
-static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j, bsr_plan *plan, int step) {
     const int64_t area = j->x->block_rows * j->x->block_cols;
-    bsr_plan p;
     int stop;
     bsri_map_prepare(c, j);
-    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j));
-    p = bsri_plan_default(c);
-    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
+    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j, plan, step));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+    j->isa = bsri_isa_base(plan->kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
     j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
@@ -11723,6 +11864,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
                            bsr_operand y, const bsr_matrix *out, const bsr_exec *exec) {
     static const bsr_map_options none = BSR_ZERO;
     bsri_call c;
+    bsr_plan plan;
     bsri_map j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
@@ -11730,7 +11872,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
-    return bsri_map_start(&c, &j);
+    return bsri_end(&c, bsri_map_start(&c, &j, &plan, BSRI_PLAN_AND_RUN));
 }
 BSRI_SELDOM_END
 
@@ -11937,7 +12079,7 @@ static void bsri_reduce_whole_task(void *arg, int64_t item) {
 
 /* Columns: a task has `each` block columns, or a few columns of a wide one, and a sum for each column. It finds its blocks by the
    transposed index, or looks at all. */
-#define BSRI_REDUCE_COLS BSRI_MAP_CHUNK
+#define BSRI_REDUCE_COLS 8192 /* the more, the fewer passes without the index; a block has no more than BSRI_MAP_CHUNK at once */
 typedef struct bsri_reduce_columns {
     const bsri_reduce *job;
     bsri_item it;
@@ -11992,12 +12134,12 @@ static void bsri_reduce_column_blocks(bsri_reduce_columns *t) {
 static void bsri_reduce_columns_task(void *arg, int64_t task) {
     const bsri_reduce *j = (const bsri_reduce *)arg;
     const bsr_matrix *m = j->x;
-    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS), at = task % j->tasks;
+    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK), at = task % j->tasks;
     bsri_reduce_columns t;
     int64_t i, out;
     t.job = j, t.it = bsri_matrix_item(&j->stored.batch, item, m);
     t.first = at / parts * j->each, t.end = bsri_min(t.first + j->each, bsri_block_cols(m));
-    t.from = at % parts * BSRI_REDUCE_COLS, t.width = bsri_min(m->block_cols - t.from, BSRI_REDUCE_COLS);
+    t.from = at % parts * BSRI_MAP_CHUNK, t.width = bsri_min(m->block_cols - t.from, BSRI_MAP_CHUNK);
     for (i = 0; i < (t.end - t.first) * t.width; i++) t.sum[i] = bsri_reduce_none(j->kind);
     for (i = 0; i < t.end - t.first; i++) t.stored[i] = 0;
     bsri_reduce_column_blocks(&t);
@@ -12033,8 +12175,9 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
         else
             for (j->item = 0; j->item < j->stored.batch.count; j->item++) bsri_reduce_whole(c, j);
     } else if (j->over == BSR_OVER_COLS) {
-        j->each = bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
-        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS);
+        const int64_t parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK);
+        j->each = parts > 1 ? 1 : bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
+        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * parts;
         bsri_parallel(c, j->stored.batch.count * j->tasks, ns, bsri_reduce_columns_task, j);
     } else {
         const int64_t lines = j->over == BSR_OVER_ROWS ? bsri_block_rows(m) : m->nnz;
@@ -12078,7 +12221,213 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
-    return bsri_reduce_start(&c, &j);
+    return bsri_end(&c, bsri_reduce_start(&c, &j));
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>chain-calls: two products one after another: checks, plan, public functions                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
+
+/* Steps of a chain, run one after the other: a product or sampled product, what becomes of it, a product. */
+typedef struct bsri_chain {
+    bsri_product_call first, last;
+    bsri_sampled_call sampled;
+    bsri_map map;
+    bsr_dense middle;
+    bsr_matrix blocks;
+    uint64_t bytes;                           /* of the middle in the workspace */
+    int32_t is_sampled, maps, ours, reserved; /* ours: the middle is in the workspace */
+} bsri_chain;
+
+/* The call as checks of the middle see it: one that is in the workspace is an operand, and no program's pointer. */
+static bsri_call bsri_chain_inside(const bsri_call *c, const bsri_chain *k, bsr_exec *exec) {
+    bsri_call inside = *c;
+    bsri_room_behind(c, k->bytes, exec);
+    inside.exec = exec;
+    if (k->ours) inside.flags &= ~BSR_EXEC_CHECK_POINTERS;
+    return inside;
+}
+/* What the last product reads may not be what the steps before it write. */
+static bsr_status bsri_chain_apart(const bsri_call *c, const bsri_spans *set, int from) {
+    int i, j;
+    for (i = 0; i < from; i++)
+        for (j = from; j < set->count && set->span[i].written; j++) {
+            const int item = set->span[j].written ? 0 : bsri_spans_overlap(&set->span[i], &set->span[j]);
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
+    return BSR_OK;
+}
+/* out, and what else the last product reads besides the middle. */
+static bsr_status bsri_chain_check_last(const bsri_call *c, const bsri_chain *k, bsri_spans *set) {
+    const int from = set->count;
+    bsri_batch batch;
+    BSRI_TRY(bsri_check_product_sizes(c, &k->last));
+    BSRI_TRY(bsri_product_batch(c, &k->last, &batch));
+    BSRI_TRY(bsri_check_product_result(c, &k->last, set, &batch));
+    return bsri_chain_apart(c, set, from);
+}
+static bsr_status bsri_chain_plan(const bsri_call *c, bsri_chain *k, bsr_plan *plan, int step) {
+    bsr_plan one;
+    bsr_plan *p = step == BSRI_RUN_ONLY ? plan : &one;
+    BSRI_TRY(k->is_sampled ? bsri_sampled_start(c, &k->sampled, plan, step) : bsri_product_start(c, &k->first, plan, step));
+    if (k->maps) BSRI_TRY(bsri_map_start(c, &k->map, p, step));
+    BSRI_TRY(bsri_product_start(c, &k->last, p, step));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_both(plan, &one);
+    return BSR_OK;
+}
+/* One plan speaks for both products; each looks up its own row in tuned tables. */
+static bsr_status bsri_chain_start(const bsri_call *call, bsri_chain *k) {
+    bsr_exec exec;
+    bsri_call c = *call;
+    bsr_plan plan;
+    int stop;
+    bsri_room_behind(call, k->bytes, &exec), c.exec = &exec;
+    BSRI_TRY(bsri_chain_plan(&c, k, &plan, BSRI_PLAN_ONLY));
+    plan.workspace_bytes += k->bytes;
+    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    return stop ? BSR_OK : bsri_chain_plan(&c, k, &plan, BSRI_RUN_ONLY);
+}
+
+/* A middle without memory stands in the workspace as b stands in memory. */
+static bsr_status bsri_chain_place(const bsri_call *c, bsri_chain *k) {
+    const bsr_matrix *a = k->first.a;
+    const bsr_dense *b = k->first.b;
+    bsri_batch batch = bsri_batch_none();
+    bsr_dense *m = &k->middle;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_join(c, &batch, a->batch_dims, a->batch, BSR_ARG_A));
+    BSRI_TRY(bsri_join(c, &batch, b->batch_dims, b->batch, BSR_ARG_B));
+    m->dtype = k->last.a->dtype, m->rows = k->first.trans ? a->cols : a->rows, m->cols = b->cols;
+    m->row_stride = b->cols == 1 || (b->row_stride == 1 && b->rows != 1), m->batch_dims = batch.dims;
+    memcpy(m->batch, batch.size, sizeof m->batch);
+    k->ours = 1;
+    return bsri_room(c, m, BSR_ARG_MIDDLE, &k->bytes);
+}
+static bsr_status bsri_chain_check(const bsri_call *c, bsri_chain *k, const bsr_dense *middle) {
+    const bsri_product_call *p = &k->first;
+    bsri_spans set;
+    bsri_batch batch;
+    set.count = 0;
+    BSRI_TRY(bsri_check_product_pair(c, p, &set));
+    BSRI_TRY(bsri_check_matrix(c, &set, k->last.a, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    if (!middle) BSRI_TRY(bsri_chain_place(c, k));
+    else BSRI_TRY(bsri_check_product_out(c, p));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    BSRI_TRY(bsri_check_product_sizes(c, p));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue && p->epilogue->beta_ptr) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    BSRI_TRY(bsri_check_epilogue(c, &set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
+    if (!k->ours) BSRI_TRY(bsri_check_dense(c, &set, p->out, BSR_ARG_MIDDLE, BSRI_NUMBERS, BSRI_WRITE));
+    BSRI_TRY(bsri_chain_check_last(c, k, &set));
+    BSRI_TRY(bsri_check_structure(c, p->a, BSR_ARG_A, 0));
+    return bsri_check_structure(c, k->last.a, BSR_ARG_C, 0);
+}
+
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c_matrix, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec) {
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
+    if (trans & ~(BSR_TRANS_A | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    memset(&k, 0, sizeof k);
+    k.first.alpha = 1.0, k.first.a = a, k.first.b = b, k.first.out = middle ? middle : &k.middle, k.first.epilogue = inner;
+    k.first.trans = (trans & BSR_TRANS_A) != 0;
+    k.first.id_a = BSR_ARG_A, k.first.id_b = BSR_ARG_B, k.first.id_out = BSR_ARG_MIDDLE;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = c_matrix, k.last.b = k.first.out, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_C) != 0;
+    k.last.id_a = BSR_ARG_C, k.last.id_b = BSR_ARG_MIDDLE, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_chain_check(&c, &k, middle));
+    else if (!middle) BSRI_TRY(bsri_chain_place(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.first));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_end(&c, bsri_chain_start(&c, &k));
+}
+
+/* Values that the middle lacks stand packed in the workspace. Items of a ragged dimension have their values one after another. */
+static bsr_status bsri_chain_values(const bsri_call *c, bsri_chain *k) {
+    bsr_matrix *m = &k->blocks;
+    int64_t all = bsri_max(0, m->nnz);
+    const int64_t size = (int64_t)bsr_dtype_size(m->dtype);
+    int i;
+    if (m->values || !m->nnz) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(all, m->block_rows * m->block_cols, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) {
+        const int ragged = (m->flags & BSR_MATRIX_RAGGED) && m->crow_batch_stride[i];
+        m->values_batch_stride[i] = ragged ? 0 : all;
+        if (!ragged && !bsri_mul(all, m->batch[i], &all))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    k->ours = 1, k->bytes = (uint64_t)(all * size + 127) / 128 * 128, m->values = bsri_room_base(c);
+    return BSR_OK;
+}
+static bsr_status bsri_sampled_chain_check(const bsri_call *c, bsri_chain *k, const bsr_matrix *product) {
+    const bsr_map_options *f = k->map.options;
+    bsr_matrix *m = &k->blocks;
+    bsri_call inside;
+    bsr_exec exec;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MIDDLE));
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_OPERANDS, BSR_ARG_MIDDLE));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix_sizes(c, product, BSR_ARG_PRODUCT));
+        BSRI_TRY(bsri_check_same_sizes(c, m, product, BSR_ARG_PRODUCT));
+    }
+    BSRI_TRY(bsri_chain_values(c, k));
+    inside = bsri_chain_inside(c, k, &exec);
+    BSRI_TRY(bsri_check_sampled_operands(c, &k->sampled, &set));
+    BSRI_TRY(bsri_check_dense(c, &set, k->last.b, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    BSRI_TRY(bsri_check_sampled(product ? c : &inside, &k->sampled, &set));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix(&inside, &set, m, BSR_ARG_MIDDLE, BSRI_OPERANDS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_same_pattern(c, m, product, BSR_ARG_PRODUCT));
+    }
+    if (k->maps && (m->flags & BSR_MATRIX_ROW_VIEW)) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_MIDDLE, -1, 0);
+    if (k->maps && f->combine) return bsri_fail(c, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, f->combine);
+    if (k->maps) {
+        const uint32_t types = BSRI_BIT(k->map.x->dtype) | BSRI_BIT(m->dtype);
+        const int wide = (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64);
+        BSRI_TRY(bsri_map_check_options(c, f, wide ? BSR_F64 : BSR_F32));
+    }
+    return bsri_chain_check_last(c, k, &set);
+}
+
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c_dense, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec) {
+    static const bsr_map_options none = BSR_ZERO;
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
+    if (trans && trans != BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
+    if (!BSRI_HAS_CUDA_MAPS && (f || product) && bsri_on_cuda(&c))
+        return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, f ? BSR_ARG_OPTIONS : BSR_ARG_PRODUCT, -1, c.op);
+    memset(&k, 0, sizeof k);
+    k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
+    k.sampled.alpha = scale, k.sampled.mat1 = mat1, k.sampled.mat2 = mat2, k.sampled.out = product ? product : &k.blocks;
+    k.sampled.id_1 = BSR_ARG_MAT1, k.sampled.id_2 = BSR_ARG_MAT2, k.sampled.id_out = product ? BSR_ARG_PRODUCT : BSR_ARG_MIDDLE;
+    k.map.x = k.sampled.out, k.map.out = &k.blocks, k.map.alpha = 1.0, k.map.options = f ? f : &none;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = &k.blocks, k.last.b = c_dense, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_A) != 0;
+    k.last.id_a = BSR_ARG_MIDDLE, k.last.id_b = BSR_ARG_C, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_sampled_chain_check(&c, &k, product));
+    else BSRI_TRY(bsri_chain_values(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_end(&c, bsri_chain_start(&c, &k));
 }
 BSRI_SELDOM_END
 
@@ -12114,6 +12463,8 @@ struct bsri_build {
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
+    const int64_t *places;         /* in place of bits, where few of many blocks are kept: [items][kept], ascending */
+    int64_t kept;
     int64_t *first;                /* [items][rows]: counts, then the position of the row's first block */
     double *norm;                  /* prune: of the candidates of one item */
     int64_t item, from;            /* prune: which item; its first stored block */
@@ -12457,6 +12808,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->places) ns = 8.0 * (double)b->kept * (double)b->batch.count;
     else if (b->group) ns = 8.0 * (double)b->group->crow[b->group->rows];
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
     else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
@@ -12563,6 +12915,53 @@ static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, i
             int64_t valid = b->cols - w * 64;
             bits[r * b->row_words + w] ^= valid >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << valid) - 1;
         }
+}
+
+/* The same k blocks where there are far fewer of them than words of bits: as places in ascending order, by a table of
+   2^table_bits, at least 2 k, of those drawn. */
+static int bsri_place_add(int64_t *table, int table_bits, int64_t place) { /* 0: it is there already */
+    const uint64_t mask = ((uint64_t)1 << table_bits) - 1;
+    uint64_t at = (uint64_t)place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - table_bits);
+    for (; table[at] >= 0; at = (at + 1) & mask)
+        if (table[at] == place) return 0;
+    table[at] = place;
+    return 1;
+}
+static void bsri_places_sort(int64_t *place, int64_t *other, int64_t k, int64_t n) {
+    int64_t start[257], *from = place, *to = other, i;
+    int shift;
+    for (shift = 0; shift < 64 && (n - 1) >> shift > 0; shift += 8) { /* place by place of 8 bits, the lowest first */
+        memset(start, 0, sizeof start);
+        for (i = 0; i < k; i++) start[(from[i] >> shift & 255) + 1]++;
+        for (i = 0; i < 256; i++) start[i + 1] += start[i];
+        for (i = 0; i < k; i++) to[start[from[i] >> shift & 255]++] = from[i];
+        from = to, to = from == place ? other : place;
+    }
+    if (k && from != place) memcpy(place, from, (size_t)k * sizeof *place);
+}
+static void bsri_places_random(int64_t *place, int64_t item, uint64_t seed, int64_t k, int64_t n, int64_t *table,
+                               int table_bits) {
+    uint64_t state = bsri_rng_seed(seed, item);
+    int64_t j;
+    memset(table, -1, sizeof *table << table_bits);
+    for (j = n - k; j < n; j++) {
+        const int64_t t = bsri_rng_below(&state, j + 1);
+        *place = bsri_place_add(table, table_bits, t) ? t : j;
+        if (*place++ == j) bsri_place_add(table, table_bits, j);
+    }
+    bsri_places_sort(place - k, table, k, n);
+}
+static int64_t bsri_row_of_places(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const int64_t *place = b->places + item * b->kept, first = r * b->cols;
+    int64_t lo = 0, hi = b->kept, n;
+    while (lo < hi) {
+        const int64_t middle = lo + (hi - lo) / 2;
+        if (place[middle] < first) lo = middle + 1;
+        else hi = middle;
+    }
+    for (n = 0; lo + n < b->kept && place[lo + n] - first < b->cols; n++)
+        if (to) bsri_put_block(b, to, at + n, place[lo + n] - first, NULL, b->to.dtype, 0, 0, 0, 0);
+    return n;
 }
 
 /* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. So many sums take
@@ -12803,13 +13202,13 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_NUMBERS : BSRI_ANY));
     b.dense = source;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_dense(&c, &b, m)));
     used = bsri_dense_used(source), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_dense, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* A source of single elements as the 1 x 1 block matrix that CSR is. */
@@ -12856,9 +13255,9 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
         BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
         BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, &s, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, &s, m));
 }
 
 static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_matrix *s, const void *row) {
@@ -12898,9 +13297,9 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_coo(&c, &set, &s, row));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, NULL, m));
 }
 
 BSRI_CUDA_PART(bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
@@ -12925,12 +13324,12 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
         BSRI_TRY(bsri_build_check(&c, &b, &set));
     }
     b.mask = mask;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_mask(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_mask(&c, &b, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_mask, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity) {
@@ -12948,6 +13347,25 @@ static bsr_status bsri_kept(const bsri_call *c, const bsri_build *b, double spar
     *kept = bsr_kept_blocks(*total, sparsity);
     return *kept < 0 ? bsri_fail(c, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0) : BSR_OK;
 }
+/* Few of many blocks: memory and time go by those kept. */
+static bsr_status bsri_random_places(const bsri_call *c, bsri_build *b, uint64_t seed, int64_t kept, int64_t total,
+                                     bsr_matrix *m) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    int64_t at[3], item, all, lines;
+    int bits = 4;
+    while (bits < 62 && (INT64_C(1) << bits) / 2 < kept) bits++;
+    if (!bsri_mul(b->batch.count, kept, &all) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    at[0] = bsri_cut(&cuts, all, 8), at[1] = bsri_cut(&cuts, INT64_C(1) << bits, 8), at[2] = bsri_cut(&cuts, lines + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    for (item = 0; item < b->batch.count; item++)
+        bsri_places_random(bsri_cut_i64(&scratch, at[0]) + item * kept, item, seed, kept, total,
+                           bsri_cut_i64(&scratch, at[1]), bits);
+    b->places = bsri_cut_i64(&scratch, at[0]), b->kept = kept, b->first = bsri_cut_i64(&scratch, at[2]);
+    b->row = bsri_row_of_places;
+    return bsri_build_finish(c, b, m, &scratch);
+}
 BSRI_CUDA_PART(bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m))
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec) {
@@ -12962,12 +13380,15 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_random(&c, &b, seed, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_random(&c, &b, seed, kept, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    if (kept < b.item_words / 8 - 1024) return bsri_random_places(&c, &b, seed, kept, total, m);
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* The checks of a pruned sparse source: fits, same block size, ascending columns (they are the result's). */
@@ -13022,10 +13443,10 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_prune(&c, &b, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_prune(&c, &b, kept, m)));
     if (d) used = bsri_dense_used(d), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_prune_run(&c, &b, total, kept, m));
 }
 
 BSRI_SELDOM_END
@@ -13157,7 +13578,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_to_dense(&c, m, out));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_to_dense(&c, m, out)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     used = bsri_dense_used(out);
@@ -13167,7 +13588,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     stored = (double)bsri_stored_count(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -13299,9 +13720,9 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
         BSRI_TRY(bsri_reblock_check(&c, &b, source, &set));
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_reblock_run(&c, &b, m));
 }
 
 BSRI_SELDOM_END
@@ -13347,13 +13768,13 @@ static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matr
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
     if (b.count_only) row = NULL;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_reblock_run(&c, &b, m));
     *nnz = m->nnz, job.m = m, job.row = row;
     if (row) bsri_for_each(&c, rows, bsri_work_ns((double)*nnz * (double)size, 0.0, (double)*nnz), bsri_number_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
                               void *crow, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
@@ -13498,14 +13919,40 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
 }
+/* Convolutions in tuned tables: out's pixels are what columns are to a product. */
+static bsr_tune_row bsri_conv_key(int op, const bsri_conv_geometry *g, const bsr_matrix *w, int dtype, int out_dtype) {
+    int64_t pixels = g->y.images, inner = g->taps.all * (g->turned ? g->filters : g->channels);
+    bsr_tune_row none;
+    int a, ok = 1;
+    for (a = 0; a < 3; a++) ok = ok && bsri_mul(pixels, g->y.size[a], &pixels);
+    memset(&none, 0, sizeof none);
+    return ok ? bsri_tune_key(op, dtype, out_dtype, w, g->turned ? g->channels : g->filters, inner, pixels) : none;
+}
+static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const bsr_dense *x, const bsr_dense *y, int turned) {
+    bsri_conv_geometry g;
+    memset(&g, 0, sizeof g);
+    g.x = bsri_image_of(x, p->shape->dims), g.y = bsri_image_of(y, p->shape->dims), g.taps = bsri_taps_of(p->shape);
+    g.filters = p->gives->rows / g.taps.groups, g.channels = p->takes->rows / g.taps.groups;
+    g.inner = g.taps.all * g.channels, g.turned = turned;
+    return g;
+}
+static bsr_tune_row bsri_conv_key_of(const bsri_conv *e) {
+    const bsr_epilogue *ep = e->epilogue;
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV, &e->geo, e->w, e->w->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, ep ? ep->beta_ptr : NULL), key.alpha = e->geo.turned;
+    return key;
+}
+static bsr_tune_row bsri_conv_weights_key_of(const bsri_conv_weights *e) {
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV_WEIGHT_GRADIENT, &e->geo, e->out, e->x->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, NULL), key.alpha = bsri_scalar_class(e->alpha, NULL);
+    return key;
+}
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
-    e->w = p->w, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
-    e->turned = q->trans, e->compute = bsri_compute_dtype(c, p->w->dtype);
+    e->w = p->w, e->x = q->b, e->out = q->out, e->input = q->input;
+    e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
+    e->geo = bsri_conv_geometry_of(p, q->b, q->out, q->trans), e->compute = bsri_compute_dtype(c, p->w->dtype);
     e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
-    e->x = bsri_image_of(q->b, p->shape->dims), e->y = bsri_image_of(q->out, p->shape->dims);
-    e->taps = bsri_taps_of(p->shape);
-    e->filters = p->gives->rows / e->taps.groups, e->channels = p->takes->rows / e->taps.groups;
     e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
 }
 static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compute) {
@@ -13513,37 +13960,44 @@ static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compu
     p.tile_rows = (int32_t)bsri_tile_rows(block_rows), p.tile_cols = (int32_t)bsri_tile_cols(compute), p.flags = BSR_PLAN_PACKS_B;
     return p;
 }
-static bsr_status bsri_check_conv_backend(const bsri_call *c) {
-    return bsri_on_cuda(c) ? bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c->op) : BSR_OK;
-}
+BSRI_CUDA_PART(bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims))
+BSRI_CUDA_PART(bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims))
 
+/* All that comes before a backend. */
+static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_call *p,
+                                  bsri_product_call *q, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                  const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x,
+                                  const bsr_epilogue *epilogue, const bsr_dense *out) {
+    const int turned = trans == BSR_TRANS_A;
+    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, w ? w->dtype : 0);
+    if (trans && !turned) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    q->alpha = alpha, q->beta = beta, q->a = w, q->b = x, q->input = input, q->out = out, q->epilogue = epilogue;
+    q->trans = turned, q->id_a = BSR_ARG_W, q->id_b = BSR_ARG_X, q->id_out = BSR_ARG_OUT;
+    p->shape = shape, p->w = w, p->takes = turned ? out : x, p->gives = turned ? x : out, p->id_w = BSR_ARG_W;
+    p->id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p->id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv(c, p, q));
+    return bsri_resolve_scalars(c, q);
+}
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                             const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x, const bsr_epilogue *epilogue,
                             const bsr_dense *out, const bsr_exec *exec) {
-    const int turned = trans == BSR_TRANS_A;
     bsri_product_call q;
     bsri_conv_call p;
     bsri_conv e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, w ? w->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    if (trans && !turned) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
-    q.alpha = alpha, q.beta = beta, q.a = w, q.b = x, q.input = input, q.out = out, q.epilogue = epilogue, q.trans = turned;
-    q.id_a = BSR_ARG_W, q.id_b = BSR_ARG_X, q.id_out = BSR_ARG_OUT;
-    p.shape = shape, p.w = w, p.takes = turned ? out : x, p.gives = turned ? x : out, p.id_w = BSR_ARG_W;
-    p.id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p.id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv(&c, &p, &q));
-    BSRI_TRY(bsri_resolve_scalars(&c, &q));
+    BSRI_TRY(bsri_conv_start(&c, ctx, exec, &p, &q, beta, input, alpha, trans, shape, w, x, epilogue, out));
     bsri_conv_prepare(&c, &p, &q, &e);
-    plan = bsri_conv_plan(&c, turned ? w->block_cols : w->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv(&c, &e, shape->dims)));
+    plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute), key = bsri_conv_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_call *p, const bsri_sampled_call *q) {
@@ -13564,30 +14018,37 @@ static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_ca
     BSRI_TRY(bsri_check_structure(c, p->w, BSR_ARG_OUT, 0));
     return q->input ? bsri_check_same_pattern(c, p->w, q->input, BSR_ARG_INPUT) : BSR_OK;
 }
+static bsr_status bsri_conv_weights_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_weights *e,
+                                          double beta, const bsr_matrix *input, double alpha, const bsr_conv_shape *shape,
+                                          const bsr_dense *dy, const bsr_dense *x, const bsr_matrix *out) {
+    bsri_sampled_call q;
+    bsri_conv_call p;
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
+    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(e, 0, sizeof *e);
+    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
+    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv_weights(c, &p, &q));
+    e->out = out, e->input = input, e->x = x, e->dy = dy, e->alpha = alpha, e->beta = beta;
+    e->compute = bsri_compute_dtype(c, x->dtype);
+    e->geo = bsri_conv_geometry_of(&p, x, dy, 0);
+    return BSR_OK;
+}
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec) {
-    bsri_sampled_call q;
-    bsri_conv_call p;
     bsri_conv_weights e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(&e, 0, sizeof e);
-    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
-    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv_weights(&c, &p, &q));
-    e.out = out, e.input = input, e.alpha = alpha, e.beta = beta, e.compute = bsri_compute_dtype(&c, x->dtype);
-    e.x = bsri_image_of(x, shape->dims), e.dy = bsri_image_of(dy, shape->dims), e.taps = bsri_taps_of(shape);
-    e.filters = dy->rows / e.taps.groups, e.channels = x->rows / e.taps.groups;
-    plan = bsri_conv_plan(&c, out->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv_weights(&c, &e, shape->dims)));
+    plan = bsri_conv_plan(&c, out->block_rows, e.compute), key = bsri_conv_weights_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop && out->nnz) bsri_weights_run(&c, &e);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 /* The columns of w in a filter as a view of its own: of one stride? Then the view needs no other memory. */
@@ -13624,6 +14085,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     bsri_call c;
     bsr_dense flat;
     bsr_exec rest;
+    bsr_plan plan;
     int64_t cols, bytes;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, 0);
@@ -13635,16 +14097,20 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
     if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
-    BSRI_TRY(bsri_check_conv_backend(&c));
+    if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_SOURCE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
-    rest = *c.exec, bytes = (bytes + 63) / 64 * 64;
-    if (!rest.query) {
-        BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
-        if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
-        flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
-        bsri_filter_copy(filter, &flat);
-    }
+    bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major((void *)(uintptr_t)4096, filter->dtype, filter->rows, cols);
+    flat.row_stride = flat.col_stride = 0; /* a query looks at sizes alone: where the filter lies has been seen */
+    rest = *c.exec;
+    if (!rest.query) rest.query = &plan;
+    BSRI_TRY(bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest));
+    if (c.exec->query) return BSR_OK;
+    rest.query = NULL;
+    BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
+    if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
+    flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
+    bsri_filter_copy(filter, &flat);
     status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
     bsri_scratch_end(&c, &scratch);
     return status;
@@ -13759,11 +14225,11 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     bsri_transposed_build(&c, m, &job.view, buffer);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -13923,7 +14389,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
@@ -13939,7 +14405,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     }
     header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -14035,7 +14501,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
         return bsri_plan_simple(&c, &stop);
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_validate(&c, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
@@ -14044,7 +14510,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
         for (i = 0; i < job.patterns.count; i++) BSRI_TRY(bsri_validate_transposed(&c, &job, i));
     }
-    return m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK;
+    return bsri_end(&c, m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -14250,13 +14716,13 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
             return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
         if (bytes && !mask) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MASK, -1, 0);
         if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check_mask(&c, layout, mask, bytes));
-        BSRI_CUDA_RETURN(&c, bsri_cuda_layout(&c, layout, mask, area, bytes));
+        BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_layout(&c, layout, mask, area, bytes)));
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
         bsri_parallel(&c, layout->different_layout_per_head ? layout->heads : 1, 4.0 * (double)bytes, bsri_layout_head, &job);
         for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
-        return BSR_OK;
+        return bsri_end(&c, BSR_OK);
     }
 #endif
 }
@@ -14660,7 +15126,7 @@ static int32_t bsri_tuned_find(const bsr_tune_table *t, const bsr_tune_row *r, i
 static int bsri_tuned_wrong(const int32_t *f) {
     int i, set = 0;
     for (i = 12; i < 18; i++) set |= f[i];
-    if (f[1] < 1 || f[1] >= BSR_OP_CREATE) return 1;
+    if (f[1] < 1 || (f[1] >= BSR_OP_CREATE && f[1] != BSR_OP_CONV && f[1] != BSR_OP_CONV_WEIGHT_GRADIENT)) return 1;
     if (!bsr_dtype_size(f[2])) return 2;
     if (!bsr_dtype_size(f[3])) return 3;
     for (i = 4; i < 6; i++)
@@ -15165,6 +15631,79 @@ typedef struct bsri_dev_sampled {
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
+/* A convolution as its own kernels see it: of is what is read and written as a product would have it, but for b and the sizes;
+   out's batch is the images and all axes but the last. */
+typedef struct bsri_dev_conv {
+    bsri_dev_product of;
+    bsri_conv_geometry geo;
+    int64_t ws[3];               /* element strides of w's values */
+    int64_t phases, panels;      /* grids; panels of pixels of the largest one */
+    int64_t units, parts;        /* of a panel: tiles; of them those of a block row of w, or of a group's channels */
+    int32_t any, reserved;       /* there is something to add up */
+} bsri_dev_conv;
+/* The same of a weight gradient: mat1, mat2 stay empty. */
+typedef struct bsri_dev_conv_weights {
+    bsri_dev_sampled of;
+    bsri_conv_geometry geo; /* y: dy */
+    int64_t pixels;         /* of all images */
+} bsri_dev_conv_weights;
+
+/* Images as kernels on tensor cores copy them: pieces of 16 bytes from image to image and along each axis. */
+typedef struct bsri_dev_pieces {
+    const char *data;
+    int32_t step[4], size[3];
+} bsri_dev_pieces;
+/* An operand of a convolution's epilogue, or out: elements from image to image and along each axis, from channel to channel; 0
+   where it is repeated. data null: absent. */
+typedef struct bsri_dev_channels {
+    char *data;
+    int64_t step[4], rs;
+    int32_t dtype, reserved;
+} bsri_dev_channels;
+/* By mma.sync. A tile is rows of one block row, or of a data gradient's line of channels, times tile_cols pixels; its products
+   are the stored blocks of that line, which a data gradient finds by the transposed index. */
+enum { BSRI_CONV_TAPS = 512, BSRI_CONV_LIST = 256, BSRI_CONV_STAGES = 4, BSRI_CONV_BESIDE = -(1 << 30) };
+typedef struct bsri_dev_conv_mma {
+    bsri_dev_conv of;
+    bsri_dev_pieces x;
+    bsri_dev_channels operand[5];            /* left, right, input, bias, out */
+    const void *ptr, *col, *position;        /* of the lines; position: null where entries are numbered like the blocks */
+    const char *values;
+    int64_t a_block, a_line;                 /* bytes: from block to block, between their lines as stored */
+    int32_t dt, a_trans;                     /* of indices; products run across these lines */
+    int32_t rows, subs;                      /* of a tile; steps of a block's products */
+    int32_t per_tap;                         /* blocks of a tap: columns of blocks of w */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_mma;
+/* Depthwise: each channel is a group. A thread has eight channels of a few pixels beside each other; a CTA stays with its
+   channels, whose weights it keeps, and takes every so many-th runs of pixels. Of c: x, operands. */
+enum { BSRI_ALONE_PIXELS = 4, BSRI_ALONE_BYTES = 40960 };
+typedef struct bsri_dev_conv_alone {
+    bsri_dev_conv_mma c;
+    int64_t runs, line_runs;  /* of the largest grid; of a line of its pixels */
+    int32_t vectors, chunks, teams; /* eights of channels of a CTA; CTAs that have different ones, the same ones */
+    int32_t reserved;
+} bsri_dev_conv_alone;
+/* Weight gradients: a tile is rows of a block row and up to `blocks` of its stored blocks, or a part of one; its products are a
+   share of the pixels. part: what each share adds up, in f32, or null: there is one. */
+typedef struct bsri_dev_conv_weights_mma {
+    bsri_dev_conv_weights of;
+    bsri_dev_pieces x, dy;
+    float *part;
+    int64_t each;                            /* pixels of a share */
+    int64_t tiles;                           /* of all block rows, at most */
+    int32_t shares, rows, parts, blocks, cuts; /* rows of a tile, tiles of a block row; stored blocks of a tile, or cuts of one */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_weights_mma;
+
+/* The transposed index of w turned into lists of a data gradient without strides, as if that were a convolution: line (group,
+   block of channels) has an entry (turned tap, block of the group's filters), ascending, for each stored block. */
+typedef struct bsri_dev_conv_turn {
+    const void *crow, *ccol, *row, *position; /* of w; of its index */
+    void *ptr, *col, *at;                     /* lines of all groups one after another, entries, their stored blocks */
+    int32_t dt, groups, taps, per_tap, rows;  /* blocks of a tap's channels, of a group's filters */
+} bsri_dev_conv_turn;
+
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
    list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
    says which of the rows have a block in that column. */
@@ -15309,6 +15848,16 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 
+/* The dense operand of a convolution, of which the copy engine makes the columns: pixels of a grid as a tap sees them. Axes
+   outermost first. pixel 0 looks at `first` through tap 0. Below, x: the same by addresses. */
+typedef struct bsri_dev_im2col {
+    int32_t rank;             /* of the map: channels, the axes that there are from the last on, images; 0: no convolution */
+    int32_t images, all_channels, channels; /* channels: of an item, products of a tap */
+    int32_t per_tap;          /* columns of blocks, or of tiles of them */
+    int32_t taps[3], apart[3]; /* along each axis; pixels from one to the next */
+    int32_t count[3], first[3], step[3]; /* pixels of the grid; between them, as they look */
+    bsri_dev_pieces x;
+} bsri_dev_im2col;
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
@@ -15355,6 +15904,7 @@ typedef struct bsri_dev_wgmma {
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
+    bsri_dev_im2col conv;
 } bsri_dev_wgmma;
 
 /* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
@@ -15385,6 +15935,9 @@ typedef struct bsri_dev_wgmma_sampled {
     bsri_tma_map mat1, mat2;
     bsri_tensor_batch batch1, batch2;
     bsri_dev_sampled p;
+    bsri_dev_im2col conv; /* mat2 is a convolution's, products are pixels: of all, an item's share */
+    int64_t pixels;
+    int32_t share;
 } bsri_dev_wgmma_sampled;
 
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
@@ -15632,9 +16185,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
+   know these at compile time: the loop around it is there for each, all else once. CONV: the dense operand is an image, seen
+   through taps; instances of their own, else those of products would spill. */
+template <class T, int TN_, int LINE_ = 128, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
@@ -15649,8 +16204,9 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
-template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
+template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     /* blocks of 16: a fifth stage in place of a second box (note N8) */
@@ -15673,8 +16229,26 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
-template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
+/* A warp owns MW rows and 64 pixels or, of weight gradients, columns (B_ROWS). */
+template <class T, int MW_, bool B_ROWS> struct bsri_conv_mma_tile : bsri_tile {
     typedef T type;
+    typedef bsri_mma_tile<T, MW_, MW_, 1, 64, 1, B_ROWS> warp;
+    static constexpr int MW = MW_, KS = MW_, THREADS = 256, CTAS = 2, STAGES = BSRI_CONV_STAGES;
+    static constexpr int LINE = warp::LINE, PIECES = LINE / 16; /* of a line of 16-byte pieces along KS */
+    static constexpr int SHARED = STAGES * ((MW == 32 ? 2 : 1) * warp::A_BYTES + 4 * warp::B_BYTES); /* 64 or 16 x 256 */
+};
+
+template <class T> struct bsri_conv_alone_tile : bsri_tile {
+    typedef T type;
+    static constexpr int ROWS = 8, COLS = BSRI_ALONE_PIXELS, THREADS = 256, CTAS = 2, SHARED = BSRI_ALONE_BYTES;
+};
+struct bsri_conv_add_tile : bsri_tile {
+    static constexpr int THREADS = 256;
+};
+
+template <class T, bool CONV_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
+    typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
@@ -15761,7 +16335,11 @@ enum {
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
     BSRI_FOR_PIECES, /* the same with biases, or in f64 */
-    BSRI_FOR_ATTENTION
+    BSRI_FOR_ATTENTION,
+    BSRI_FOR_CONV,
+    BSRI_FOR_CONV_ALONE, /* depthwise */
+    BSRI_FOR_CONV_WEIGHTS,
+    BSRI_FOR_CONV_ADD /* shares of weight gradients */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -15985,6 +16563,42 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+#define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                        \
+    X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)       \
+    X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)         \
+    X(CONV_WEIGHTS_SIMT_16X16_##D, n + 2, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 16, 16, 1, 1>)                                                                             \
+    X(CONV_WEIGHTS_SIMT_64X64_##D, n + 3, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 64, 64, 4, 4>)
+#define BSRI_KERNELS_CONV_MMA(X, n, D, T)                                                                                     \
+    X(CONV_MMA_32_##D, n + 0, CONV, MMA, D, 32, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 32, false>)                        \
+    X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                        \
+    X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>) \
+    X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+/* products and sampled products whose dense operand is an image */
+#define BSRI_KERNELS_CONV_WGMMA(X, n, D, T)                                                                                    \
+    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, true>)              \
+    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, true>)              \
+    X(CONV_WGMMA_32_256_##D, n + 2, CONV, WGMMA, D, 32, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 32, 0, true>)                 \
+    X(CONV_WGMMA_16_256_##D, n + 3, CONV, WGMMA, D, 16, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 16, 0, true>)                 \
+    X(CONV_WEIGHTS_WGMMA_##D, n + 4, CONV_WEIGHTS, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma,                            \
+      bsri_sampled_wgmma_tile<T, true>)
+#define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
+    X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
+#define BSRI_KERNELS_CONV(X)                                                                 \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_CONV_SIMT(X, 800, F32, float, float))          \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_CONV_SIMT(X, 804, F64, double, double))             \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_CONV_SIMT(X, 808, I32, int32_t, uint32_t))           \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                             \
+    X(CONV_WEIGHTS_ADD, 818, CONV_ADD, SIMT, F32, 1, NONE, bsri_conv_weights_add, bsri_conv_add_tile))  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_ALONE(X, 814, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
+#define BSRI_KERNELS_IMAGES(X)                                                     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16)) \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 850, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
@@ -16000,7 +16614,8 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))                                     \
+    BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X) BSRI_KERNELS_IMAGES(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -16066,6 +16681,7 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -16402,6 +17018,7 @@ typedef struct bsri_facts {
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
     const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
+    const bsri_dev_im2col *conv;    /* the dense operand is a convolution's, or null */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -16431,7 +17048,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY, f.stored = p;
+    f.limit = INFINITY, f.stored = p, f.conv = NULL;
     return f;
 }
 
@@ -17489,7 +18106,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
@@ -17551,7 +18168,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->group_ctas * m->tile_cols, p->width);
     const double inner = 1.0 / m->inv_blocks_per_row;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->alpha_zero || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
+    if (!m->single || m->alpha_zero || m->conv.rank || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
@@ -17562,22 +18179,23 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
-   for one half only (note N10). */
-static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
+   for one half only (note N10). 0: a convolution's taps are no whole lines. */
+static int bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
-    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent);
+    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent) && m->conv.per_tap % (2 * pair) == 0;
     m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
+    return m->conv.per_tap % pair == 0;
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV : BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
@@ -17601,6 +18219,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
         return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
+    memset(&m->conv, 0, sizeof m->conv);
+    if (f->conv) m->conv = *f->conv, m->conv.per_tap = (int32_t)(f->conv->channels / p->bc);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
@@ -17631,7 +18251,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_wgmma_scheduler_of(m, groups);
     /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
     m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->static_rounds == BSRI_WGMMA_ALL);
-    if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
+    if (p->br < 64 && !m->b_rows && !bsri_wgmma_lines(m)) return bsri_no(BSR_WHY_TAPS);
     if (m->grid + BSRI_WGMMA_LATE_CTAS <= ctx->sm_count) m->late_stages = 0; /* the next kernel finds room at once */
     /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
        not where tiles have little to do. */
@@ -17665,6 +18285,8 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    const bsri_dev_im2col *conv; /* mat2 is a convolution's, or null */
+    int64_t pixels;              /* of all its shares */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
@@ -17672,6 +18294,7 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    f.conv = NULL, f.pixels = 0;
     return f;
 }
 
@@ -17795,7 +18418,9 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
 static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {
     const int b = f->block;
     bsri_wgmma_sampled_shape s;
-    s.wide = bsri_wgmma_sampled_wide(b, f->density), s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
+    s.wide = bsri_wgmma_sampled_wide(b, f->density);
+    if (f->conv && b < 64 && f->conv->channels % 64) s.wide = 0; /* entries of 64 columns would be of two taps */
+    s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
     s.shift = s.wide && b < 64 ? bsri_mma_log2(64 / b) : 0, s.entries = (s.wide ? 256 : 512) / b >> s.shift;
     s.groups = (int)bsri_ceil_div(bsri_block_rows(&p->out), s.group);
     bsri_wgmma_sampled_work(&s, &p->out, b);
@@ -17827,7 +18452,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    bsri_wanted w = bsri_want(f->conv ? BSRI_FOR_CONV_WEIGHTS : BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
@@ -17842,6 +18467,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
     m->view = p->view;
+    memset(&m->conv, 0, sizeof m->conv), m->pixels = f->pixels, m->share = (int32_t)p->mat1.cols;
+    if (f->conv) m->conv = *f->conv;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -17849,6 +18476,400 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
     c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-conv: convolutions: choice, parameters                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Tiles of few rows where few belong together: takes everything. */
+static bsri_choice bsri_simt_choose_conv(const bsri_dev_conv *p, int compute, const bsr_plan *asked, bsri_dev_conv *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int64_t together = e->turned ? bsri_min(e->channels, p->of.a.block_cols) : bsri_min(e->filters, p->of.a.block_rows);
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV, BSRI_TIER_SIMT, compute);
+    w.rows = asked->tile_rows == 16 || asked->tile_rows == 64 ? asked->tile_rows : together <= 16 ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    int64_t pixels;
+    if (!c.kernel) return c;
+    *m = *p, m->phases = bsri_conv_phases(&m->geo, &pixels), m->panels = bsri_ceil_div(pixels, c.tile_cols);
+    m->parts = bsri_ceil_div(e->turned ? e->channels : p->of.a.block_rows, c.tile_rows);
+    m->units = m->parts * (e->turned ? e->taps.groups : bsri_block_rows(&p->of.a));
+    c.grid = m->phases * m->panels * m->units;
+    return c;
+}
+static bsri_choice bsri_simt_choose_conv_weights(const bsri_dev_conv_weights *p, int compute, const bsr_plan *asked,
+                                                 bsri_dev_conv_weights *m) {
+    const bsr_matrix *out = &p->of.out;
+    const int small = asked->tile_rows ? asked->tile_rows == 16 : out->block_rows <= 16 && out->block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_SIMT, compute);
+    w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->of.subs = bsri_ceil_div(out->block_rows, c.tile_rows);
+    m->of.panels = bsri_ceil_div(out->block_cols, c.tile_cols), c.grid = out->nnz * m->of.subs * m->of.panels;
+    return c;
+}
+/* Can an image be copied by pieces of 16 bytes that are channels, and counted in 32 bits? */
+static int bsri_conv_pieces(const bsri_image *x, bsri_dev_pieces *p) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(x->dtype), most = -(int64_t)BSRI_CONV_BESIDE;
+    double pieces = 0;
+    int a;
+    memset(p, 0, sizeof *p), p->data = x->data;
+    if ((uintptr_t)x->data % 16 || (x->channel != 1 && x->channels > 1)) return 0;
+    for (a = 0; a < 4; a++) {
+        const int64_t size = a ? x->size[a - 1] : x->images, stride = size > 1 ? a ? x->stride[a - 1] : x->step : 0;
+        if (stride % unit || size > most) return 0;
+        pieces += (double)size * (double)(stride / unit);
+        p->step[a] = (int32_t)bsri_min(stride / unit, INT32_MAX);
+        if (a) p->size[a - 1] = (int32_t)size;
+    }
+    return pieces < 0x1p30;
+}
+/* What tensor cores ask of blocks, rows and inner size of op(w)'s, and of everything that is counted. */
+static int bsri_conv_mma_refuses(const bsr_context *ctx, const bsri_conv_geometry *e, const bsr_matrix *w, int compute) {
+    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
+    double reach = 0;
+    int a;
+    if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
+    if (!bsri_is_half(e->x.dtype) || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (w->block_rows % 16 || w->block_cols % 16) return BSR_WHY_BLOCK;
+    if (e->channels % w->block_cols || (e->filters % w->block_rows && (e->turned || e->taps.groups > 1))) return BSR_WHY_TAPS;
+    if (e->taps.all > BSRI_CONV_TAPS) return BSR_WHY_TAPS;
+    for (a = 0; a < 3; a++) {
+        reach += (double)e->taps.before[a] + (double)e->taps.dilation[a] * (double)e->taps.count[a] + (double)e->taps.stride[a];
+        reach += (double)e->y.size[a] * (double)e->taps.stride[a];
+    }
+    return pixels >= 0x1p30 || reach >= 0x1p29 || w->nnz >= INT32_MAX / 2 || w->cols >= INT32_MAX / 2 ||
+           w->rows >= INT32_MAX / 2 ? BSR_WHY_SIZE : 0;
+}
+/* Values in pieces of 16 bytes: 1: by rows, 2: by columns of w; 0: neither. */
+static int bsri_conv_values(const bsr_matrix *w, const int64_t *s) {
+    if ((uintptr_t)w->values % 16 || s[0] % 8) return 0;
+    return s[2] == 1 && s[1] % 8 == 0 ? 1 : s[1] == 1 && s[2] % 8 == 0 ? 2 : 0;
+}
+/* Warps: up to four below each other, the rows of a tile; others beside them. */
+static void bsri_conv_mma_shape(int64_t rows, int64_t inner, int *m_warps, int *n_warps, int *side) {
+    *side = rows % 32 || inner % 32 ? 16 : 32;
+    *m_warps = *side == 16 ? 1 : rows % 128 == 0 ? 4 : rows % 64 == 0 ? 2 : 1, *n_warps = *m_warps == 4 ? 2 : 4;
+}
+static bsri_dev_channels bsri_conv_operand(const bsr_dense *d, int dims) {
+    bsri_dev_channels o;
+    int a;
+    memset(&o, 0, sizeof o);
+    if (!d->data) return o;
+    o.data = (char *)d->data, o.dtype = d->dtype, o.rs = d->rows == 1 ? 0 : d->row_stride;
+    for (a = -1; a < 3; a++) o.step[a + 1] = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+    return o;
+}
+static void bsri_conv_operands(const bsri_dev_product *p, int dims, bsri_dev_conv_mma *m) {
+    m->operand[0] = bsri_conv_operand(&p->left, dims), m->operand[1] = bsri_conv_operand(&p->right, dims);
+    if (bsri_has_beta(p)) m->operand[2] = bsri_conv_operand(&p->input, dims);
+    m->operand[3] = bsri_conv_operand(&p->bias, dims), m->operand[4] = bsri_conv_operand(&p->out, dims);
+}
+static bsri_choice bsri_mma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                        bsri_dev_conv_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *w = &p->of.a;
+    const int turned = e->turned, why = bsri_conv_mma_refuses(ctx, e, w, compute), values = bsri_conv_values(w, p->ws);
+    const int64_t rows = turned ? w->block_cols : w->block_rows, inner = turned ? w->block_rows : w->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    bsri_view view;
+    bsri_choice c;
+    int64_t pixels;
+    if (why) return bsri_no(why);
+    if (!values) return bsri_no(BSR_WHY_VALUES);
+    if (turned && (!w->transposed_index || !bsri_transposed_layout(w, &view))) return bsri_no(BSR_WHY_INDEX);
+    bsri_conv_mma_shape(rows, inner, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->values = (const char *)w->values, m->dt = w->index_dtype;
+    m->ptr = turned ? (const char *)w->transposed_index + view.at[BSRI_CCOL] : (const char *)w->crow_indices;
+    m->col = turned ? (const char *)w->transposed_index + view.at[BSRI_ROW] : (const char *)w->col_indices;
+    m->position = turned ? (const char *)w->transposed_index + view.at[BSRI_POSITION] : NULL;
+    m->a_block = 2 * p->ws[0], m->a_line = 2 * p->ws[values], m->a_trans = turned != (values == 2);
+    m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps, m->subs = (int32_t)(inner / side);
+    m->per_tap = (int32_t)(e->channels / w->block_cols);
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    bsri_conv_operands(&p->of, dims, m);
+    m->of.phases = bsri_conv_phases(&m->of.geo, &pixels), m->of.panels = bsri_ceil_div(pixels, m->tile_cols);
+    m->of.parts = rows / m->rows;
+    m->of.units = m->of.parts * (turned ? e->taps.groups * m->per_tap : bsri_block_rows(w));
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->of.phases * m->of.panels * m->of.units;
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* What adds up the shares comes after the kernel, its parameters at `at` from that one's on. */
+static void bsri_conv_add_shares(bsri_choice *c, const bsri_dev_conv_weights *p, uint64_t bytes, int64_t at) {
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ADD, BSRI_TIER_SIMT, BSR_F32);
+    const bsri_instance *x = bsri_find(&want);
+    c->workspace = bytes, c->then[0] = x->number, c->then_threads = x->threads, c->then_at = at;
+    c->then_grid = bsri_ceil_div(p->of.out.nnz * p->of.out.block_rows * p->of.out.block_cols, 8 * x->threads);
+}
+static bsri_choice bsri_simt_choose_conv_alone(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                               bsri_dev_conv_alone *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ALONE, BSRI_TIER_SIMT, e->x.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&want), BSR_WHY_ALONE);
+    const int64_t vectors = e->channels * e->taps.groups / 8, most = BSRI_ALONE_BYTES / (36 * bsri_max(1, e->taps.all));
+    const int64_t reach = e->taps.count[0] + e->taps.count[1] + e->taps.count[2];
+    int64_t pixels, largest;
+    bsri_pixel_grid g;
+    int a;
+    if (e->channels != 1 || e->filters != 1 || e->taps.groups % 8 || e->taps.all > BSRI_CONV_TAPS || most < 1) return bsri_no(0);
+    if (compute != BSR_F32 || !c.kernel || reach > 1 << 20) return bsri_no(0);
+    for (a = 0; a < 3; a++)
+        if (e->taps.dilation[a] >= 1 << 20 || e->taps.before[a] >= 1 << 28 || e->taps.stride[a] >= 1 << 20 ||
+            (double)e->y.size[a] * (double)e->taps.stride[a] >= 0x1p29)
+            return bsri_no(0);
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->c.x)) return bsri_no(0);
+    m->c.of = *p, m->c.of.phases = bsri_conv_phases(&m->c.of.geo, &pixels), bsri_conv_operands(&p->of, dims, &m->c);
+    bsri_conv_grid(&m->c.of.geo, 0, &g), largest = bsri_ceil_div(g.count[2], BSRI_ALONE_PIXELS);
+    m->line_runs = largest, m->runs = g.images * g.count[0] * g.count[1] * largest;
+    m->vectors = (int32_t)bsri_min(bsri_min(32, vectors), most), m->chunks = (int32_t)bsri_ceil_div(vectors, m->vectors);
+    m->teams = (int32_t)bsri_max(1, bsri_min(bsri_ceil_div(m->runs, 256 / m->vectors),
+                                             2 * (int64_t)ctx->sm_count / (m->chunks * m->c.of.phases)));
+    c.shared = m->vectors * (int32_t)e->taps.all * 36, c.grid = m->chunks * m->teams * m->c.of.phases;
+    return m->runs < INT32_MAX ? c : bsri_no(0);
+}
+/* Shares of the pixels, so that all multiprocessors have some; each costs its sums' way through memory. */
+static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute,
+                                                const bsri_chooser *s, bsri_dev_conv_weights_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const int64_t area = out->block_rows * out->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    int64_t shares, bytes;
+    bsri_choice c;
+    if (why) return bsri_no(why);
+    if (e->filters % out->block_rows) return bsri_no(BSR_WHY_TAPS);
+    bsri_conv_mma_shape(out->block_rows, 32, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_NEIGHBOURS);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x) || !bsri_conv_pieces(&e->y, &m->dy)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps;
+    m->parts = (int32_t)(out->block_rows / m->rows), m->cuts = (int32_t)bsri_ceil_div(out->block_cols, m->tile_cols);
+    m->blocks = m->cuts > 1 ? 1 : (int32_t)(m->tile_cols / out->block_cols);
+    m->tiles = (out->nnz / m->blocks + bsri_block_rows(out)) * m->cuts;
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 4 * (int64_t)ctx->sm_count / (m->tiles * m->parts)));
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    m->each = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), 32) * 32;
+    m->shares = (int32_t)(m->each ? bsri_ceil_div(p->pixels, m->each) : 1), m->part = bytes ? (float *)s->workspace : NULL;
+    if (m->shares == 1) m->part = NULL, bytes = 0;
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps, c.split = m->shares;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->tiles * m->parts * m->shares;
+    if (bytes) bsri_conv_add_shares(&c, p, (uint64_t)bytes, 0);
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* The grid and the taps as the copy engine takes them, or why it can't. */
+static int bsri_im2col_of(const bsri_conv_geometry *e, bsri_dev_im2col *c) {
+    static const int32_t corner[3] = {32768, 128, 16}; /* by rank: what corners of the grid may be away from the image's */
+    int64_t pixels = e->y.images;
+    int a;
+    memset(c, 0, sizeof *c);
+    if (!bsri_conv_pieces(&e->x, &c->x)) return BSR_WHY_DENSE;
+    c->rank = 3, c->images = (int32_t)e->x.images, c->all_channels = (int32_t)e->x.channels;
+    c->channels = (int32_t)(e->turned ? e->filters : e->channels);
+    for (a = 0; a < 3; a++) {
+        const int64_t reach = e->taps.dilation[a] * (e->taps.count[a] - 1);
+        if (e->turned && e->taps.stride[a] != 1) return BSR_WHY_STRIDE;
+        if (e->taps.stride[a] > 8) return BSR_WHY_STRIDE;
+        if (reach >= 65536 || e->taps.before[a] >= 65536 || e->y.size[a] >= INT32_MAX / 16) return BSR_WHY_REACH;
+        c->taps[a] = (int32_t)e->taps.count[a], c->apart[a] = (int32_t)e->taps.dilation[a];
+        c->count[a] = (int32_t)e->y.size[a], c->step[a] = e->turned ? 1 : (int32_t)e->taps.stride[a];
+        c->first[a] = (int32_t)(e->turned ? e->taps.before[a] - reach : -e->taps.before[a]);
+        if (c->x.size[a] != 1 || c->taps[a] != 1 || c->count[a] != 1 || c->first[a]) c->rank = 5 - a > c->rank ? 5 - a : c->rank;
+        pixels = pixels > INT32_MAX ? pixels : pixels * e->y.size[a];
+    }
+    for (a = 5 - c->rank; a < 3; a++) {
+        const int64_t most = corner[c->rank - 3], high = (int64_t)c->first[a] + (int64_t)(c->count[a] - 1) * c->step[a] + 1;
+        if (c->first[a] < -most || c->first[a] >= most || high - c->x.size[a] < -most || high - c->x.size[a] >= most ||
+            (int64_t)c->apart[a] * (c->taps[a] - 1) >= 2 * most)
+            return BSR_WHY_REACH;
+    }
+    return pixels >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* An operand by channels and pixels: as one matrix of a group's `rows` and all pixels, groups as a batch. 0: pixels of its axes
+   do not follow each other at one distance. whole: all columns are there, also of one pixel. */
+static int bsri_conv_flat(const bsri_conv_geometry *e, const bsr_dense *d, int dims, int64_t rows, int whole, bsr_dense *to) {
+    int64_t n = 1, step = 0;
+    int a;
+    memset(to, 0, sizeof *to);
+    if (!d->data) return 1;
+    for (a = 2; a >= -1; a--) {
+        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t stride = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+        if (size == 1) continue;
+        if (n == 1) step = stride;
+        else if (stride != n * step) return 0;
+        n *= size;
+    }
+    if (whole && n == 1) step = (rows + 15) / 16 * 16;
+    if (whole && !step) return 0;
+    *to = bsr_dense_strided(d->data, d->dtype, d->rows == 1 && !whole ? 1 : rows, step ? n : 1, d->row_stride, step);
+    if (e->taps.groups > 1) *to = bsr_dense_batched(*to, e->taps.groups, d->rows == 1 && !whole ? 0 : rows * d->row_stride);
+    return 1;
+}
+/* A convolution as a product with a dense operand that only the copy engine has, groups as its batch; or why not. lists: a data
+   gradient's, from bsri_conv_turn. */
+typedef struct bsri_conv_lists {
+    const char *base;
+    int64_t ptr, col, at, bytes; /* where they stand from `base` on */
+} bsri_conv_lists;
+static bsri_conv_lists bsri_conv_lists_of(const bsri_conv_geometry *e, const bsr_matrix *w) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->index_dtype), lines = e->taps.groups * (e->channels / w->block_cols);
+    bsri_conv_lists l;
+    l.base = NULL, l.ptr = 0, l.col = bsri_ceil_div((lines + 1) * size, 64) * 64;
+    l.at = l.col + bsri_ceil_div(w->nnz * size, 64) * 64, l.bytes = l.at + bsri_ceil_div(w->nnz * size, 64) * 64;
+    return l;
+}
+static int bsri_conv_product(const bsri_dev_conv *p, int dims, int user, const bsri_conv_lists *lists, bsri_dev_product *q) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int turned = e->turned;
+    const int64_t rows = turned ? e->channels : e->filters, inner = e->taps.all * (turned ? e->filters : e->channels);
+    bsr_matrix *a = &q->a;
+    *q = p->of;
+    if (user) return BSR_WHY_EPILOGUE; /* it is told axes */
+    if (turned && !lists->base) return BSR_WHY_INDEX;
+    if (e->filters % a->block_rows) return BSR_WHY_TAPS;
+    if (!bsri_conv_flat(e, &p->of.out, dims, rows, 1, &q->out) || !bsri_conv_flat(e, &p->of.left, dims, rows, 0, &q->left) ||
+        !bsri_conv_flat(e, &p->of.right, dims, rows, 0, &q->right) || !bsri_conv_flat(e, &p->of.bias, dims, rows, 0, &q->bias))
+        return BSR_WHY_PIXELS;
+    if (q->left.cols > 1 || q->right.rows > 1) return BSR_WHY_EPILOGUE; /* of images or axes of their own */
+    if (bsri_has_beta(&p->of) && !bsri_conv_flat(e, &p->of.input, dims, rows, 0, &q->input)) return BSR_WHY_PIXELS;
+    a->rows = turned ? inner : rows, a->cols = turned ? rows : inner, a->batch_dims = 0;
+    q->items = e->taps.groups, q->whole = bsri_batch_none(), q->width = q->out.cols;
+    if (e->taps.groups > 1) {
+        a->flags |= BSR_MATRIX_RAGGED, a->batch_dims = 1, a->batch[0] = e->taps.groups, a->schedule = NULL;
+        a->crow_batch_stride[0] = turned ? 1 : rows / a->block_rows, a->col_batch_stride[0] = a->values_batch_stride[0] = 0;
+        q->whole = bsri_batch_of(1, &e->taps.groups);
+    }
+    q->out_batch = q->whole, q->reduce = 1, q->trans = turned, q->kind = turned ? BSRI_LIST_TRANSPOSED : BSRI_LIST_ROWS;
+    q->br = turned ? a->block_cols : a->block_rows, q->bc = turned ? a->block_rows : a->block_cols;
+    q->a_block = p->ws[0], q->a_rs = p->ws[1 + turned], q->a_cs = p->ws[2 - turned];
+    q->tiles = q->lines = rows / q->br;
+    q->b = bsr_dense_strided(e->x.data, e->x.dtype, inner, q->width, 1, (e->x.channels + 15) / 16 * 16);
+    if (e->taps.groups > 1) q->b = bsr_dense_batched(q->b, e->taps.groups, inner / e->taps.all);
+    if (!turned) return 0;
+    a->transposed_index = lists->base, a->schedule = NULL, q->lines = q->tiles - 1; /* groups' lines follow each other */
+    memset(&q->index, 0, sizeof q->index), q->index.bytes = lists->bytes;
+    q->index.at[BSRI_CCOL] = lists->ptr, q->index.at[BSRI_ROW] = lists->col, q->index.at[BSRI_POSITION] = lists->at;
+    return 0;
+}
+static bsri_choice bsri_wgmma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, int user,
+                                          const bsri_conv_lists *lists, const bsr_plan *asked, bsri_dev_wgmma *m, double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    int why = bsri_conv_mma_refuses(ctx, e, &p->of.a, compute);
+    const bsri_dev_product *seen;
+    bsri_dev_product q, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_facts f;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why) why = bsri_conv_product(p, dims, user, lists, &q);
+    if (why) return bsri_no(why);
+    seen = bsri_tiled(&q, &tiles), f = bsri_facts_of(seen), f.stored = &q, f.conv = &c;
+    f.read = bsri_costs_memory * (double)e->x.images * (double)e->x.channels * (double)e->x.size[0] * (double)e->x.size[1] *
+             (double)e->x.size[2] * (double)bsr_dtype_size(e->x.dtype);
+    f.far = 0.0;
+    estimate = bsri_wgmma_estimate(ctx, seen, &f, compute, asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    *ns = estimate.ns;
+    return bsri_wgmma_choose(ctx, seen, &f, asked, &estimate, m);
+}
+/* A weight gradient as a sampled product whose items are shares of the pixels; sums of several go by the workspace. */
+typedef struct bsri_dev_conv_weights_wgmma {
+    bsri_dev_wgmma_sampled w;
+    bsri_dev_conv_weights_mma add;
+} bsri_dev_conv_weights_wgmma;
+static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                                  const bsr_dense *dy, const bsri_chooser *s, bsri_dev_conv_weights_wgmma *m,
+                                                  double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int64_t area = out->block_rows * out->block_cols;
+    int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const bsri_dev_sampled *seen;
+    bsri_dev_sampled q = p->of, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_sampled_facts f;
+    bsri_choice choice;
+    bsr_dense flat;
+    int64_t shares, bytes;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
+    if (!why && !p->pixels) why = BSR_WHY_PIXELS;
+    if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
+    if (why) return bsri_no(why);
+    /* eight entries of a CTA */
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64))));
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), BSRI_WSAMPLED_DEPTH) * BSRI_WSAMPLED_DEPTH;
+    shares = bsri_ceil_div(p->pixels, q.mat1.cols);
+    if (shares == 1) bytes = 0;
+    q.mat2 = bsr_dense_strided(e->x.data, e->x.dtype, q.mat1.cols, e->inner, (e->x.channels + 15) / 16 * 16, 1);
+    q.items = shares, q.reduce = 1, q.whole = q.out_batch = bsri_batch_of(shares > 1, &shares);
+    if (bytes) {
+        q.alpha = 1.0, q.beta = 0.0, q.has_input = 0, q.out.values = s->workspace, q.out.dtype = BSR_F32;
+        memset(q.out.value_strides, 0, sizeof q.out.value_strides), bsri_value_strides(&q.out, q.o_strides);
+        q.out.batch_dims = 1, q.out.batch[0] = shares, q.out.crow_batch_stride[0] = q.out.col_batch_stride[0] = 0;
+        q.out.values_batch_stride[0] = out->nnz * area;
+    }
+    seen = bsri_tiled_sampled(&q, &tiles), f = bsri_sampled_facts_of(seen), f.conv = &c, f.pixels = p->pixels;
+    estimate = bsri_wgmma_estimate_sampled(ctx, seen, &f, compute, s->asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    choice = bsri_wgmma_choose_sampled(ctx, seen, &f, s->asked, &estimate, &m->w);
+    choice.split = (int32_t)shares, *ns = estimate.ns;
+    if (!choice.kernel || !bytes) return choice;
+    memset(&m->add, 0, sizeof m->add);
+    m->add.of = *p, m->add.part = (float *)s->workspace, m->add.shares = (int32_t)shares;
+    bsri_conv_add_shares(&choice, p, (uint64_t)bytes, offsetof(bsri_dev_conv_weights_wgmma, add));
+    return choice;
+}
+typedef union bsri_conv_params {
+    bsri_dev_conv simt;
+    bsri_dev_conv_alone alone;
+    bsri_dev_conv_mma mma;
+    bsri_dev_wgmma wgmma;
+} bsri_conv_params;
+typedef union bsri_conv_weights_params {
+    bsri_dev_conv_weights simt;
+    bsri_dev_conv_weights_mma mma;
+    bsri_dev_conv_weights_wgmma wgmma;
+} bsri_conv_weights_params;
+static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, const bsri_conv_lists *lists,
+                             bsri_chooser *s, bsri_conv_params *m) {
+    const int user = p->of.activation >= BSR_USER_FUNCTION_BASE;
+    if (bsri_wants(s, BSRI_TIER_WGMMA) && p->any)
+        bsri_offer(s, BSRI_TIER_WGMMA,
+                   bsri_wgmma_choose_conv(ctx, p, compute, dims, user, lists, s->asked, &m->wgmma, &s->ns));
+    if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv(ctx, p, compute, dims, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_alone(ctx, p, compute, dims, &m->alone));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv(p, compute, s->asked, &m->simt));
+}
+static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                     const bsr_dense *dy, bsri_chooser *s, bsri_conv_weights_params *m) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_conv_weights(ctx, p, compute, dims, dy, s, &m->wgmma, &s->ns));
+    if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv_weights(ctx, p, compute, s, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_weights(p, compute, s->asked, &m->simt));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -18802,6 +19823,13 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
     if (device != c->ctx->device) return bsri_fail_wanted(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device, c->ctx->device);
     return bsri_checking(c) ? bsri_cuda_stream(c) : BSR_OK;
 }
+/* Records an event of a timed call: `begin`, before anything is launched, or `end`. */
+static bsr_status bsri_cuda_time(const bsri_call *c, void *event) {
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (event == c->exec->timing->begin) BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(c->exec->stream, &capture)));
+    if (capture != cudaStreamCaptureStatusNone) return bsri_fail(c, BSR_ITEM_CUDA_CAPTURING, BSR_ARG_EXEC, -1, 0);
+    return bsri_cuda_status(c, cudaEventRecord((cudaEvent_t)event, c->exec->stream));
+}
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
@@ -18922,17 +19950,17 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     return bsri_settle(c, plan, step, &stop);
 }
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
-static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
+static cudaError_t bsri_cuda_encoder(const bsr_context *ctx, const char *name, void **encoder) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     cudaError_t e;
-    ctx->tensor_map = NULL;
+    *encoder = NULL;
     if (ctx->cc_major < 9) return cudaSuccess;
 #if CUDART_VERSION >= 12050
-    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPointByVersion(name, encoder, 12000, cudaEnableDefault, &found);
 #else
-    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPoint(name, encoder, cudaEnableDefault, &found);
 #endif
-    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
+    if (found != cudaDriverEntryPointSuccess) *encoder = NULL;
     return e;
 }
 
@@ -18969,7 +19997,8 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *ab
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
-    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeTiled", &made.tensor_map);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeIm2col", &made.image_map);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
     if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
     if (e == cudaSuccess) e = bsri_load_kernels(&made);
@@ -19060,7 +20089,8 @@ static char *bsri_stage_base(const bsri_call *c) {
 /* Is a stage within what is offered, and of the kinds that a plan asks for? */
 static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t offered) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags & BSRI_STAGED : 0u;
-    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM; /* products, each with its own */
+    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM || c->op == BSR_OP_CHAIN_MM ||
+                        c->op == BSR_OP_SAMPLED_CHAIN_MM; /* products, each with its own */
     return (uint64_t)s->bytes <= offered && (!asked || several || asked == s->flags);
 }
 
@@ -19162,6 +20192,251 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
             return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-conv: convolutions on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The part that is the same for all kernels. 0: there is nothing to do. */
+static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
+    const bsr_epilogue *ep = e->epilogue;
+    int64_t pixels;
+    memset(p, 0, sizeof *p);
+    p->of.a = *e->w, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
+    p->of.br = e->w->block_rows, p->of.bc = e->w->block_cols, p->of.view = bsri_view_of(1, 1);
+    if (ep) {
+        bsri_dense_set(&p->of.left, ep->left_alpha), bsri_dense_set(&p->of.right, ep->right_alpha);
+        bsri_dense_set(&p->of.bias, ep->bias);
+        p->of.alpha_ptr = ep->alpha_ptr, p->of.beta_ptr = ep->beta_ptr, p->of.user_data = ep->user_data;
+        p->of.activation = ep->activation;
+    }
+    p->of.alpha = e->alpha, p->of.beta = e->beta, p->of.has_input = e->input != NULL, p->of.out_batch = p->of.whole = e->batch;
+    p->geo = e->geo, p->any = (e->alpha != 0.0 || p->of.alpha_ptr) && e->w->nnz > 0 && e->geo.x.channels > 0;
+    bsri_value_strides(e->w, p->ws);
+    bsri_conv_phases(&p->geo, &pixels);
+    return pixels > 0 && e->geo.y.channels > 0;
+}
+/* What a data gradient on tensor cores goes by, in the workspace: the transposed index, where none is attached, and lists made
+   from it, where it has no strides. */
+typedef struct bsri_cuda_conv_index {
+    bsri_stage stage;
+    bsri_cuda_index index; /* buffer null: attached */
+    bsri_conv_lists lists; /* base null: none are made */
+    bsri_dev_conv_turn turn;
+} bsri_cuda_conv_index;
+static int bsri_cuda_conv_index_of(const bsri_conv *e, int lists, const bsri_stage *laid, bsri_cuda_conv_index *x) {
+    const bsr_matrix *w = e->w;
+    const bsri_conv_geometry *g = &e->geo;
+    const char *view = (const char *)w->transposed_index;
+    int64_t scratch = 0;
+    memset(x, 0, sizeof *x), x->stage = *laid, x->stage.flags |= BSR_PLAN_BUILDS_INDEX;
+    if (!bsri_transposed_layout(w, &x->index.view)) return 0;
+    if (!view) {
+        scratch = bsri_cuda_index_plan(&x->index, w);
+        if (scratch < 0) return 0;
+        bsri_stage_take(&x->stage, scratch), x->index.buffer = x->stage.base + bsri_stage_take(&x->stage, x->index.view.bytes);
+        view = x->index.buffer;
+    }
+    if (!lists || x->stage.failed || g->channels % w->block_cols || g->filters % w->block_rows) return !lists && !x->stage.failed;
+    x->lists = bsri_conv_lists_of(g, w), x->lists.base = x->stage.base + bsri_stage_take(&x->stage, x->lists.bytes);
+    x->turn.crow = w->crow_indices, x->turn.ccol = view + x->index.view.at[BSRI_CCOL];
+    x->turn.row = view + x->index.view.at[BSRI_ROW], x->turn.position = view + x->index.view.at[BSRI_POSITION];
+    x->turn.ptr = (void *)(uintptr_t)(x->lists.base + x->lists.ptr);
+    x->turn.col = (void *)(uintptr_t)(x->lists.base + x->lists.col);
+    x->turn.at = (void *)(uintptr_t)(x->lists.base + x->lists.at), x->turn.dt = w->index_dtype;
+    x->turn.groups = (int32_t)g->taps.groups, x->turn.taps = (int32_t)g->taps.all;
+    x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);
+    return !x->stage.failed;
+}
+/* plan: the default one, made before anybody was asked, as that clears the key which is told then. */
+static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, void *m,
+                                       const bsri_cuda_conv_index *x) {
+    int stop;
+    BSRI_TRY(bsri_chosen(c, a, key, plan));
+    plan->workspace_bytes += (uint64_t)x->stage.bytes, plan->flags |= x->stage.flags;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+    if (x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
+    if (x->lists.base)
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_conv_turn, x->turn, (int64_t)x->turn.groups * x->turn.per_tap, 256,
+                                                 bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
+    BSRI_TRY(bsri_cuda_copies(c, &x->stage.before));
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c))));
+    return bsri_cuda_copies(c, &x->stage.after);
+}
+/* An image laid channels last in the workspace. */
+static void bsri_cuda_conv_lay(bsri_stage *s, bsr_dense *d, bsri_image *image, int dims, int in, int out) {
+    const bsr_dense from = bsri_dense_used(d);
+    *d = bsri_stage_room(s, &from, from.rows, from.cols, 1);
+    if (in) bsri_stage_copy(s, &s->before, &from, d), s->flags |= BSR_PLAN_STAGES_DENSE;
+    if (out) bsri_stage_copy(s, &s->after, d, &from), s->flags |= BSR_PLAN_STAGES_OUT;
+    if (image) *image = bsri_image_of(d, dims);
+}
+/* Is an image such as tensor cores take? */
+static int bsri_cuda_conv_taken(const bsri_image *x) {
+    bsri_dev_pieces p;
+    return bsri_conv_pieces(x, &p);
+}
+/* Do copies pay, before and after so many products, which kernels for anything would do else? */
+static int bsri_cuda_conv_pays(const bsri_stage *s, double products) {
+    return products / 5000.0 > bsri_stage_ns(s) + products / 100000.0;
+}
+/* One tap without strides and padding, where pixels follow each other: a product, whose operands these are. */
+typedef struct bsri_cuda_conv_one {
+    bsri_product_call p;
+    bsr_dense x, out, input, left, right, bias;
+    bsr_epilogue epilogue;
+} bsri_cuda_conv_one;
+static int bsri_cuda_conv_is_product(const bsri_conv *e, int dims, bsri_cuda_conv_one *o) {
+    const bsri_conv_geometry *g = &e->geo;
+    const bsr_epilogue *ep = e->epilogue;
+    const int64_t rows = g->turned ? g->channels : g->filters;
+    int a, ok;
+    memset(o, 0, sizeof *o);
+    if (g->taps.all != 1 || g->taps.groups != 1 || e->w->rows != g->filters || e->w->cols != g->channels) return 0;
+    if (ep && ep->activation >= BSR_USER_FUNCTION_BASE) return 0; /* it is told axes */
+    for (a = 0; a < 3; a++)
+        if (g->taps.stride[a] != 1 || g->taps.before[a] || g->taps.after[a]) return 0;
+    ok = bsri_conv_flat(g, e->x, dims, g->turned ? g->filters : g->channels, 1, &o->x) &&
+         bsri_conv_flat(g, e->out, dims, rows, 1, &o->out);
+    if (e->input && (e->beta != 0.0 || (ep && ep->beta_ptr))) ok = ok && bsri_conv_flat(g, e->input, dims, rows, 0, &o->input);
+    if (ep) {
+        o->epilogue = *ep;
+        if (ep->left_alpha) ok = ok && bsri_conv_flat(g, ep->left_alpha, dims, rows, 0, &o->left);
+        if (ep->right_alpha) ok = ok && bsri_conv_flat(g, ep->right_alpha, dims, rows, 0, &o->right);
+        if (ep->bias) ok = ok && bsri_conv_flat(g, ep->bias, dims, rows, 0, &o->bias);
+        o->epilogue.left_alpha = o->left.data ? &o->left : NULL, o->epilogue.right_alpha = o->right.data ? &o->right : NULL;
+        o->epilogue.bias = o->bias.data ? &o->bias : NULL;
+    }
+    o->p.alpha = e->alpha, o->p.beta = e->beta, o->p.a = e->w, o->p.b = &o->x, o->p.out = &o->out, o->p.trans = g->turned;
+    o->p.input = o->input.data ? &o->input : NULL, o->p.epilogue = ep ? &o->epilogue : NULL;
+    return ok && o->left.cols <= 1;
+}
+/* A convolution and what stands in the workspace for it. */
+typedef struct bsri_cuda_conv_job {
+    bsri_conv of;
+    bsr_dense x, out, input;
+    bsri_stage laid;
+    bsri_cuda_conv_index x_index;
+    bsri_conv_params m;
+    bsri_asking a;
+} bsri_cuda_conv_job;
+/* Who takes a convolution as it stands in j->of. 0: nobody has anything to do. */
+static int bsri_cuda_conv_ask(const bsri_call *c, int dims, const bsr_tune_row *key, bsri_cuda_conv_job *j) {
+    const bsri_conv *e = &j->of;
+    const void *const attached = e->w->transposed_index;
+    bsri_conv_lists none;
+    bsri_dev_conv p;
+    bsr_exec exec;
+    bsri_call behind = *c;
+    uint64_t offered;
+    int lists;
+    if (!bsri_cuda_conv_describe(e, &p)) return 0;
+    memset(&none, 0, sizeof none), bsri_room_behind(c, (uint64_t)j->laid.bytes, &exec), behind.exec = &exec;
+    p.of.constant = !e->geo.turned && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    const auto ask = [&](const bsri_conv_lists *l) {
+        bsri_ask_all(&behind, key, &j->a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, l, s, &j->m); });
+    };
+    if (e->geo.turned && p.any && bsri_conv_mma_refuses(c->ctx, &e->geo, e->w, e->compute) == 0 &&
+        bsri_stage_allowed(c, &offered))
+        for (lists = 1; lists >= (attached != NULL); lists--) {
+            bsri_cuda_conv_index *const x = &j->x_index;
+            if (!bsri_cuda_conv_index_of(e, lists, &j->laid, x) || !bsri_stage_fits(c, &x->stage, offered)) continue;
+            p.of.a.transposed_index = x->index.buffer ? x->index.buffer : attached;
+            ask(&x->lists);
+            p.of.a.transposed_index = attached;
+            if (j->a.s.best.tier == (lists ? BSRI_TIER_WGMMA : BSRI_TIER_MMA)) return 1;
+        }
+    memset(&j->x_index, 0, sizeof j->x_index), j->x_index.stage = j->laid;
+    ask(&none);
+    return 1;
+}
+/* Images that are not channels last, in pieces of 16 bytes, are laid so in the workspace, where tensor cores are then faster with
+   all that than what takes images as they are. */
+static int bsri_cuda_conv_staged(const bsri_call *c, const bsri_conv *e, int dims, const bsr_tune_row *key,
+                                 bsri_cuda_conv_job *j) {
+    const bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    const double products = bsri_mean_blocks(e->w) * (double)(e->w->block_rows * e->w->block_cols) * pixels;
+    const int reads = e->input && (e->beta != 0.0 || (e->epilogue && e->epilogue->beta_ptr));
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    if (!allowed || !e->any || bsri_cuda_conv_taken(&g->x)) return 0;
+    if (bsri_conv_mma_refuses(c->ctx, g, e->w, e->compute)) return 0;
+    memset(&j->laid, 0, sizeof j->laid);
+    j->laid.base = bsri_stage_base(c), j->of = *e, j->x = *e->x, j->out = *e->out;
+    j->of.x = &j->x, j->of.out = &j->out;
+    bsri_cuda_conv_lay(&j->laid, &j->x, &j->of.geo.x, dims, 1, 0);
+    if (j->out.row_stride != 1) {
+        bsri_cuda_conv_lay(&j->laid, &j->out, &j->of.geo.y, dims, 0, 1);
+        if (reads && e->input->rows == e->out->rows && e->input->cols == e->out->cols)
+            j->input = *e->input, j->of.input = &j->input, bsri_cuda_conv_lay(&j->laid, &j->input, NULL, dims, 1, 0);
+    }
+    if (j->laid.failed || (uint64_t)j->laid.bytes > offered) return 0;
+    if (allowed < 2 && !bsri_cuda_conv_pays(&j->laid, products)) return 0;
+    if (!bsri_cuda_conv_ask(c, dims, key, j) || !bsri_stage_fits(c, &j->x_index.stage, offered)) return 0;
+    return j->a.s.best.tier >= BSRI_TIER_MMA;
+}
+static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
+    const bsr_tune_row key = bsri_conv_key_of(e);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_cuda_conv_one one;
+    bsri_cuda_conv_job j;
+    if (BSRI_HAS_PRODUCT && bsri_cuda_conv_is_product(e, dims, &one))
+        return bsri_product_start(c, &one.p, &plan, BSRI_PLAN_AND_RUN);
+    if (bsri_cuda_conv_staged(c, e, dims, &key, &j)) return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
+    j.of = *e, memset(&j.laid, 0, sizeof j.laid), j.laid.base = bsri_stage_base(c);
+    if (!bsri_cuda_conv_ask(c, dims, &key, &j)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
+}
+static void bsri_cuda_conv_weights_ask(const bsri_call *c, const bsri_conv_weights *e, const bsri_stage *laid, int dims,
+                                       const bsr_tune_row *key, bsri_conv_weights_params *m, bsri_asking *a) {
+    bsri_dev_conv_weights p;
+    bsri_call behind = *c;
+    bsr_exec exec;
+    memset(&p, 0, sizeof p), bsri_room_behind(c, (uint64_t)laid->bytes, &exec), behind.exec = &exec;
+    p.of.out = *e->out, p.of.alpha = e->alpha, p.of.beta = e->beta, p.geo = e->geo;
+    if (e->input && e->beta != 0) p.of.input = *e->input, p.of.has_input = 1, bsri_value_strides(e->input, p.of.i_strides);
+    bsri_value_strides(e->out, p.of.o_strides), p.of.view = bsri_view_of(1, 1);
+    p.of.whole = p.of.out_batch = bsri_batch_none(), p.of.items = 1;
+    bsri_conv_phases(&p.geo, &p.pixels);
+    bsri_ask_all(&behind, key, a, [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, dims, e->dy, s, m); });
+}
+/* As for convolutions: x and dy channels last. */
+static int bsri_cuda_conv_weights_staged(const bsri_call *c, bsri_conv_weights *e, int dims, bsr_dense (&image)[2],
+                                         bsri_stage *s) {
+    bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const int x = !bsri_cuda_conv_taken(&g->x), dy = !bsri_cuda_conv_taken(&g->y);
+    if (!allowed || e->alpha == 0.0 || (!x && !dy) || bsri_conv_mma_refuses(c->ctx, g, e->out, e->compute)) return 0;
+    s->base = bsri_stage_base(c), image[0] = *e->x, image[1] = *e->dy;
+    if (x) bsri_cuda_conv_lay(s, &image[0], &g->x, dims, 1, 0);
+    if (dy) bsri_cuda_conv_lay(s, &image[1], &g->y, dims, 1, 0);
+    e->x = &image[0], e->dy = &image[1];
+    if (s->failed || !bsri_stage_fits(c, s, offered)) return 0;
+    return allowed == 2 ||
+           bsri_cuda_conv_pays(s, bsri_mean_blocks(e->out) * (double)(e->out->block_rows * e->out->block_cols) * pixels);
+}
+static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
+    const bsr_tune_row key = bsri_conv_weights_key_of(e);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_conv_weights staged = *e;
+    bsri_cuda_conv_index x;
+    bsri_conv_weights_params m;
+    bsr_dense image[2];
+    bsri_asking a;
+    memset(&x, 0, sizeof x);
+    if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    if (bsri_cuda_conv_weights_staged(c, &staged, dims, image, &x.stage)) {
+        bsri_cuda_conv_weights_ask(c, &staged, &x.stage, dims, &key, &m, &a);
+        if (a.s.best.tier >= BSRI_TIER_MMA) return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
+    }
+    memset(&x, 0, sizeof x);
+    bsri_cuda_conv_weights_ask(c, e, &x.stage, dims, &key, &m, &a);
+    return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -20255,7 +21530,7 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 /* ---------------------------------------------------------------------------------------------- */
 
 #if !BSRI_HAS_CUDA_MAPS
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *, bsr_plan *, int) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
 }
 static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *) {
@@ -20310,11 +21585,10 @@ static bsr_status bsri_cuda_map_launch(const bsri_call *c, bsri_dev_map *p, int 
     else BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 4, false>), *p, p->work, BSRI_CTA);
     return BSR_OK;
 }
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step) {
     const bsr_map_options *o = j->options;
     const bsr_matrix *x = j->x, *out = j->out, *y = j->y;
     const int64_t e = j->compute == BSR_F64 ? 2 : 4, all = x->nnz * x->block_rows * x->block_cols;
-    bsr_plan plan = bsri_plan_default(c);
     bsri_dev_map p;
     int stop, flat, runs;
     if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
@@ -20336,8 +21610,9 @@ static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
            (!y || bsri_cuda_map_runs(y, p.ys, e));
     p.vector = j->dense && j->dense->cols > 1 && j->dense->col_stride == 1 &&
                (j->dense->rows == 1 || j->dense->row_stride % e == 0) && bsri_dense_aligned(j->dense, e);
-    plan.reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = flat || runs ? (int32_t)e : 1;
-    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (step != BSRI_RUN_ONLY)
+        plan->reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan->tile_cols = flat || runs ? (int32_t)e : 1;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !x->nnz) return BSR_OK;
     p.pieces = flat || runs ? all / e : all;
     BSRI_TRY(bsri_cuda_map_launch(c, &p, j->compute, flat || runs ? e : 1, !flat));
@@ -20659,7 +21934,7 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
 /* One call. plan null: as it comes. query: what would run. */
 static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
     bsr_exec e = t->desc->exec;
-    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.timing = NULL, e.flags |= flags;
     if (query && !e.workspace) e.workspace = (void *)(uintptr_t)64, e.workspace_bytes = 0; /* what runs without one */
     return t->desc->call(&e, t->desc->user);
 }
@@ -21692,8 +22967,12 @@ static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
     int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
     const int swaps = size > 1 && !bsri_little_endian();
     const char *from = w->data;
-    int d;
+    int d, used = 0;
     if (!w->bytes) return to;
+    for (d = 0; d < w->rank; d++) /* the stride of a single one may be any number */
+        if (w->size[d] != 1 || (!used && d == w->rank - 1))
+            w->size[used] = w->size[d], w->stride[used++] = w->size[d] == 1 ? 1 : w->stride[d];
+    w->rank = used;
     while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
         w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
     for (n = w->size[w->rank - 1];;) {
@@ -22039,6 +23318,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
+        case BSR_OP_CHAIN_MM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_MATMUL:
@@ -22052,6 +23332,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION_BACKWARD:
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
+        case BSR_OP_SAMPLED_CHAIN_MM:
+            return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:

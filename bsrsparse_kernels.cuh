@@ -26,6 +26,11 @@
      sampled-mma             dense x dense at stored blocks by mma.sync
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
+     conv-simt               convolutions and their gradients, any dtype, layout, block size
+     conv-addresses          pixels, taps and epilogues by 32 bits; lists of data gradients
+     conv-alone              depthwise convolutions and their data gradients
+     conv-mma                convolutions and data gradients by mma.sync
+     conv-weights-mma        weight gradients of convolutions by mma.sync
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
@@ -558,6 +563,42 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
+/* The lead of tap n over tap 0, as the copy engine takes it: along the last axis from bit 0 on, from bits 16 and 24 on along
+   those before it. */
+__device__ __forceinline__ uint32_t bsri_im2col_lead(const bsri_dev_im2col &c, uint32_t tap) {
+    const uint32_t rows = tap / (uint32_t)c.taps[2], last = tap - rows * (uint32_t)c.taps[2];
+    const uint32_t planes = rows / (uint32_t)c.taps[1], row = rows - planes * (uint32_t)c.taps[1];
+    return last * (uint32_t)c.apart[2] | row * (uint32_t)c.apart[1] << 16 | planes * (uint32_t)c.apart[0] << 24;
+}
+/* Channels from c on of pixels that follow each other from (w, h, d, n) on, each as the lead says (bsri_im2col_lead). Of maps of
+   less than five dimensions the later ones are not looked at; images come last. */
+#define BSRI_TMA_IMAGE "shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, "
+__device__ __forceinline__ void bsri_tma_load_image(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int rank, int c,
+                                                    const int32_t (&at)[4], uint32_t lead) {
+    if (rank == 4)
+        asm volatile("{ .reg .b16 x, y; cvt.u16.u32 x, %7; cvt.u16.u32 y, %8; cp.async.bulk.tensor.4d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5, %6}], [%2], {x, y}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[2]),
+                     "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff)
+                     : "memory");
+    else if (rank == 5)
+        asm volatile("{ .reg .b16 x, y, z; cvt.u16.u32 x, %8; cvt.u16.u32 y, %9; cvt.u16.u32 z, %10; cp.async.bulk.tensor.5d."
+                     BSRI_TMA_IMAGE "{%3, %4, %5, %6, %7}], [%2], {x, y, z}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c),
+                     "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff), "r"(lead >> 24)
+                     : "memory");
+    else
+        asm volatile("{ .reg .b16 x; cvt.u16.u32 x, %6; cp.async.bulk.tensor.3d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5}], [%2], {x}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[0]), "r"(lead)
+                     : "memory");
+}
+/* Where pixel n of the grid looks through tap 0: image, then the axes outermost first. */
+__device__ __forceinline__ void bsri_im2col_at(const bsri_dev_im2col &c, uint32_t n, int32_t (&at)[4]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)c.count[a];
+        at[a + 1] = (int32_t)(n - rest * (uint32_t)c.count[a]) * c.step[a] + c.first[a], n = rest;
+    }
+    at[0] = (int32_t)n;
+}
 /* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
    mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
@@ -726,6 +767,37 @@ static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype,
     return ((bsri_encode)ctx->tensor_map)((CUtensorMap *)map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part,
                                           one, CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+/* A map of images for convolutions: `pixels` of the grid at a time, `channels` of each, where the axes that count are the last
+   rank - 2. 0: beyond what the copy engine can have. */
+static int bsri_image_map(const bsr_context *ctx, bsri_tma_map *map, int dtype, const bsri_dev_im2col *c, int32_t channels,
+                          int32_t pixels, int swizzle) {
+    typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                    const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                    CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    const CUtensorMapSwizzle line = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                    : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                    : CU_TENSOR_MAP_SWIZZLE_32B;
+    const int64_t alone = bsri_ceil_div(c->all_channels * (int64_t)bsr_dtype_size(dtype), 16) * 16; /* a stride that none has */
+    cuuint64_t dim[5], step[4];
+    cuuint32_t traverse[5] = {1, 1, 1, 1, 1};
+    int low[3], high[3], a, n = c->rank - 2;
+    if (!ctx->image_map) return 0;
+    dim[0] = (cuuint64_t)c->all_channels;
+    for (a = 0; a < n; a++) { /* from the last axis on */
+        const int axis = 2 - a;
+        dim[a + 1] = (cuuint64_t)c->x.size[axis], low[a] = c->first[axis], traverse[a + 1] = (cuuint32_t)c->step[axis];
+        high[a] = c->first[axis] + (c->count[axis] - 1) * c->step[axis] + 1 - c->x.size[axis];
+        step[a] = (cuuint64_t)(c->x.size[axis] > 1 ? (int64_t)c->x.step[axis + 1] * 16 : alone);
+    }
+    dim[n + 1] = (cuuint64_t)c->images, step[n] = (cuuint64_t)(c->images > 1 ? (int64_t)c->x.step[0] * 16 : alone);
+    for (a = 0; a <= n; a++)
+        if (!dim[a + 1] || !step[a] || step[a] >> 40) return 0;
+    return ((bsri_encode)ctx->image_map)((CUtensorMap *)map,
+                                         dtype == BSR_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                         (cuuint32_t)c->rank, (void *)(uintptr_t)c->x.data, dim, step, low, high,
+                                         (cuuint32_t)channels, (cuuint32_t)pixels, traverse, CU_TENSOR_MAP_INTERLEAVE_NONE, line,
+                                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int64_t offset, int32_t &c0, int32_t &c1) {
     c1 = b.stride[1] ? (int32_t)(offset / b.stride[1]) : 0;
@@ -4340,6 +4412,19 @@ __device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, co
     const int32_t e = (int32_t)bsri_view_entry(m.view, n);
     return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
 }
+/* Of a convolution: the channel where a column of blocks begins and the lead of its tap, worked out for 32 at once, as it takes
+   divisions. */
+struct bsri_wgmma_leads {
+    int32_t channel;
+    uint32_t lead;
+    __device__ __forceinline__ void look(const bsri_dev_wgmma &m, int32_t column) {
+        const uint32_t tap = (uint32_t)column / (uint32_t)m.conv.per_tap;
+        channel = (column - (int32_t)tap * m.conv.per_tap) << m.block_bits, lead = bsri_im2col_lead(m.conv, tap);
+    }
+    __device__ __forceinline__ void of(int from, int32_t &k, uint32_t &tap) const {
+        k = __shfl_sync(~0u, channel, from), tap = __shfl_sync(~0u, lead, from);
+    }
+};
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, stage, phase;
@@ -4394,14 +4479,21 @@ template <class L> struct bsri_wgmma_producer {
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
         const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
+        bsri_wgmma_leads leads;
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
                                                                    stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
             bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
             const uint2 work = part.work[n];
             int32_t k[L::EACH];
+            uint32_t lead[L::EACH] = {};
+            if (L::CONV && i % 32 == 0)
+                leads.look(m, first + (i + (int)threadIdx.x % 32 < count ? part.slice[i + threadIdx.x % 32] : 0));
 #pragma unroll
-            for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+            for (int e = 0; e < L::EACH; e++) {
+                k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+                if (L::CONV) leads.of((i + e) % 32, k[e], lead[e]);
+            }
             if (i + each >= count) flags |= last;
             wait_free(s);
             if (bsri_elect_one()) {
@@ -4412,7 +4504,7 @@ template <class L> struct bsri_wgmma_producer {
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
-                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
+                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e], lead[e]);
             }
             flags = 0, advance();
         }
@@ -4431,8 +4523,10 @@ template <class L> struct bsri_wgmma_producer {
         uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
+        bsri_wgmma_leads leads;
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
+            if (L::CONV) leads.look(m, first + w * 32 + lane);
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
@@ -4440,7 +4534,9 @@ template <class L> struct bsri_wgmma_producer {
                 const int from = __ffs((int)any) - 1;
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
                 const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
-                const int32_t k = (first + w * 32 + from) << m.block_bits;
+                int32_t k = (first + w * 32 + from) << m.block_bits;
+                uint32_t lead = 0;
+                if (L::CONV) leads.of(from, k, lead);
                 const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
@@ -4449,8 +4545,8 @@ template <class L> struct bsri_wgmma_producer {
                         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
                         const uint32_t barrier = full + 8 * stage;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
-                                    down0, down1);
+                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, lead, i, one, have0, have1, block0,
+                                    block1, down0, down1);
                         note.work[0] = one | have0 | flags, note.work[1] = one | have1 | flags;
                         if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
@@ -4924,12 +5020,27 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
+/* A product of 16 x 8 x 16 with products k, k + 1, k + 8, k + 9 of a convolution's column c, all of one tap. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_image(float (&x)[4], const uint32_t (&v)[4], const bsri_dev_im2col &conv,
+                                                 const uint16_t *b, uint32_t k, uint32_t c) {
+    const uint32_t tap = k / (uint32_t)conv.channels, lead = bsri_im2col_lead(conv, tap);
+    int32_t at[4];
+    bsri_im2col_at(conv, c, at);
+    at[3] += lead & 0xffff, at[2] += lead >> 16 & 0xff, at[1] += lead >> 24;
+    const bool in = (uint32_t)at[1] < (uint32_t)conv.x.size[0] && (uint32_t)at[2] < (uint32_t)conv.x.size[1] &&
+                    (uint32_t)at[3] < (uint32_t)conv.x.size[2];
+    b += k - tap * conv.channels;
+#pragma unroll
+    for (int a = 0; a < 4; a++) b += (int64_t)at[a] * conv.x.step[a] * 8;
+    bsri_mma<T>(x, v, in ? b[0] | (uint32_t)b[1] << 16 : 0, in ? b[8] | (uint32_t)b[9] << 16 : 0);
+}
 /* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them has_nan its sums: 16 x
    32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
-   of a type. */
-template <class T>
+   of a type, and one for convolutions. */
+template <class T, class... C>
 __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
-                                              int tile_cols) {
+                                                  int tile_cols, const C &...conv) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
     const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
     const uint32_t stored = bsri_view_line(p.view, line);
@@ -4951,10 +5062,13 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
                                            a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
-                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
-                                            bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
-                        bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
-                               b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
+                        const int64_t c = bsri_min(c0 + n * 8 + lane / 4, p.width - 1);
+                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride + c * p.b.col_stride;
+                        if constexpr (sizeof...(C) > 0)
+                            bsri_wgmma_image<T>(x[n], v, conv..., (const uint16_t *)list.b, (uint32_t)(b_at + k0), (uint32_t)c);
+                        else
+                            bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                                        b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
                     }
                 }
         }
@@ -5000,8 +5114,11 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const uint32_t at = bsri_smem_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
-        if constexpr (L::RS)
+        if constexpr (L::RS && L::CONV) {
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN, m.conv);
+        } else if constexpr (L::RS) {
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+        }
     } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
@@ -5173,24 +5290,29 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_> L;
+template <class T, int TN_, int LINE_, bool CONV_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, CONV_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, CONV_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
         uint32_t bytes;                     /* of a stage; of blocks of 64 without those */
+        int32_t image[4];                   /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
-        /* By one lane: from several lanes an instruction costs more (note N2). */
-        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
-                                              int32_t down1) const {
-            if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+        /* By one lane: from several lanes an instruction costs more (note N2). lead: of a convolution's tap, of which k is a
+           channel then. */
+        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, uint32_t lead,
+                                              int i, bool one, bool have0, bool have1, int32_t block0, int32_t block1,
+                                              int32_t down0, int32_t down1) const {
+            if (CONV_)
+                bsri_tma_load_image(to + 2 * BLOCK, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
@@ -5244,8 +5366,8 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
 #endif
 };
 
-template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_>> {
-    typedef bsri_wgmma_rs<T, B_, TB_> L;
+template <class T, int B_, int TB_, bool CONV_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_, CONV_>> {
+    typedef bsri_wgmma_rs<T, B_, TB_, CONV_> L;
     static constexpr int TN = L::TN, B = B_, TB = TB_, GROUP = L::GROUP, ITEMS = L::ITEMS, JOIN = L::JOIN, SLICE = L::SLICE;
     static constexpr int EACH = L::EACH, DENSE = L::DENSE, STAGE = L::STAGE;
     static constexpr uint32_t STRIP = L::STRIP, RING = L::RING, CHUNK = L::CHUNK, CHUNKS = L::CHUNKS;
@@ -5254,14 +5376,19 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
     struct fetch {
         int32_t col, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy */
         uint32_t bytes;
+        int32_t image[4]; /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
             boxes = TB && !m.full_panels ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
             bytes = boxes ? boxes * (B * 128) : !TB && m.join == JOIN ? STAGE : DENSE;
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
         }
-        /* TN columns of the slice that starts with product k, by one lane. */
-        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k) const {
-            if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
+        /* TN columns of the slice that starts with product k, by one lane; of a convolution with channel k of the tap. */
+        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k,
+                                              uint32_t lead) const {
+            if (CONV_)
+                bsri_tma_load_image(to, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
 #pragma unroll 1
@@ -5543,6 +5670,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
+    if (m->conv.rank) return bsri_image_map(ctx, &m->b_map, p->b.dtype, &m->conv, slice, m->dense, along);
     /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->full_panels, b_size, b_step, b_box, rows ? 128 : along,
                            0);
@@ -5944,9 +6072,10 @@ __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, 
     return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
 }
 /* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
-   others for their columns is far slower (note N23). */
+   others for their columns is far slower (note N23). lead: of a convolution's tap, of which col is a channel then. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
-                                                        int row, const int32_t (&batch)[4], int col, int boxes) {
+                                                        int row, const int32_t (&batch)[4], int col, uint32_t lead, int boxes) {
     const int lane = threadIdx.x % 32;
     if (lane == 0) {
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
@@ -5954,6 +6083,12 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
         for (int i = 0; i < m.a_boxes; i++)
             bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
                           batch[1]);
+    }
+    if (CONV) {
+        int32_t image[4];
+        bsri_im2col_at(m.conv, (uint32_t)k, image);
+        if (lane < boxes) bsri_tma_load_image(to + lane * m.b_box, &m.mat2, full, m.conv.rank, col, image, lead);
+        return;
     }
     if (lane < boxes)
         bsri_tma_load(to + lane * m.b_box, &m.mat2, full, m.b_across ? col : k, m.b_across ? k : col, batch[2], batch[3]);
@@ -5980,6 +6115,7 @@ struct bsri_wgmma_sampled_producer {
 };
 /* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three stages at least, so that none
    is ahead of another by a whole round. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, int64_t item, int row, int col,
                                                               int count) {
@@ -5991,14 +6127,20 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
         for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
+    const int first = CONV ? (int)item * m.share : 0; /* items of a convolution are shares of its pixels */
+    uint32_t lead = 0;
+    if (CONV) {
+        const uint32_t tap = (uint32_t)col / (uint32_t)m.conv.channels;
+        lead = bsri_im2col_lead(m.conv, tap), col -= (int)tap * m.conv.channels;
+    }
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
-        if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
+        if (m.batched && !CONV) bsri_wgmma_sampled_batch(m, item, r, batch);
         for (int i = 0; i < m.steps; i++, f.ring.advance(), f.loader = f.loader == 2 ? 0 : f.loader + 1) {
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
-            bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                            i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
+            bsri_wgmma_sampled_load<CONV>(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
+                                    first + i * BSRI_WSAMPLED_DEPTH, row, batch, col, lead, count * m.b_boxes);
         }
     }
 }
@@ -6042,6 +6184,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sam
     run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                              bsri_wgmma_sampled_producer &f, bsri_wgmma_sampled_run &run,
                                                              const bsri_mma_rows &r) {
@@ -6056,7 +6199,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wg
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
-        bsri_wgmma_sampled_produce_tile(m, s, f, run.item, run.row, col, n);
+        bsri_wgmma_sampled_produce_tile<CONV>(m, s, f, run.item, run.row, col, n);
         e += n;
     }
 }
@@ -6096,6 +6239,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_w
     return bsri_columns_next(s, s.part, r, m.view, m.group, m.shift);
 }
 /* This CTA's part of an item. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
                                                               const bsri_wgmma_sampled_place &place, int64_t item) {
@@ -6125,7 +6269,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
             if (m.group == 1) run.first += __shfl_sync(~0u, first, 0), run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
-            bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+            bsri_wgmma_sampled_produce_run<CONV>(m, s, f, run, r);
         }
     }
 }
@@ -6137,6 +6281,7 @@ __device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(con
     return place;
 }
 /* The fetching warps. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
     const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
@@ -6151,7 +6296,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_
             const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
             place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
         }
-        bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
+        bsri_wgmma_sampled_produce_item<CONV>(m, s, f, r, place, item);
         x += m.area;
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
@@ -6407,7 +6552,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
         bsri_setmaxnreg_dec<120>();
-        bsri_wgmma_sampled_produce(m, s, place, base);
+        bsri_wgmma_sampled_produce<L::CONV>(m, s, place, base);
     } else {
         bsri_setmaxnreg_inc<192>();
         bsri_wgmma_sampled_consume<T>(m, s, base);
@@ -6434,11 +6579,1050 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
     m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
     m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+    if (m->conv.rank) /* all pixels, of which an item has a share */
+        return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, m->pixels, along1, rows, 0) &&
+               bsri_image_map(ctx, &m->mat2, p->mat2.dtype, &m->conv, cols, BSRI_WSAMPLED_DEPTH, lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
                                   along1 && along2) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
                                   along1 && along2);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-simt: convolutions and their gradients, any dtype, layout, block size                   */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where something stands in the image that is read: an element, and a place on each axis. A pixel of the result and what it is
+   multiplied with have one each, which add up. */
+struct bsri_conv_spot {
+    int64_t at, q[3];
+};
+/* Pixel n of a grid: its image, its place in the grid. */
+struct bsri_conv_pixel {
+    int64_t image, q[3];
+    __device__ __forceinline__ bsri_conv_pixel(const bsri_pixel_grid &g, int64_t n) {
+#pragma unroll
+        for (int a = 2; a >= 0; a--) {
+            const int64_t rest = n / g.count[a];
+            q[a] = n - rest * g.count[a], n = rest;
+        }
+        image = n;
+    }
+};
+__device__ __forceinline__ bsri_conv_spot bsri_conv_spot_of(const bsri_image &x, int64_t at, const int64_t (&q)[3]) {
+    bsri_conv_spot s;
+    s.at = at;
+#pragma unroll
+    for (int a = 0; a < 3; a++) s.q[a] = q[a], s.at += q[a] * x.stride[a];
+    return s;
+}
+/* From where a pixel's taps lead on; where a tap leads, to channel c. */
+__device__ __forceinline__ bsri_conv_spot bsri_conv_seen(const bsri_conv_geometry &e, const bsri_conv_pixel &p) {
+    int64_t q[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) q[a] = p.q[a] * (e.turned ? 1 : e.taps.stride[a]);
+    return bsri_conv_spot_of(e.x, p.image * e.x.step, q);
+}
+__device__ __forceinline__ bsri_conv_spot bsri_conv_tap(const bsri_conv_geometry &e, const bsri_pixel_grid &g, int64_t tap,
+                                                        int64_t c) {
+    int64_t offset[3];
+    bsri_conv_offset(&e, &g, tap, offset);
+    return bsri_conv_spot_of(e.x, c * e.x.channel, offset);
+}
+template <class A>
+__device__ __forceinline__ A bsri_conv_number(const bsri_image &x, const bsri_conv_spot &a, const bsri_conv_spot &b) {
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        if ((uint64_t)(a.q[i] + b.q[i]) >= (uint64_t)x.size[i]) return A(0);
+    return bsri_dev_number<A>(x.data, x.dtype, a.at + b.at);
+}
+
+/* A tile: pixels of a grid, rows of a block row of w or, in a data gradient, channels of a group. */
+struct bsri_conv_tile_at {
+    bsri_pixel_grid grid;
+    int64_t pixel, cols, row, rows, group;
+    int64_t from, to, all; /* stored blocks that may add to it, places to look for them at */
+    __device__ __forceinline__ bsri_conv_tile_at(const bsri_dev_conv &m, int64_t work, int tile_rows, int tile_cols) {
+        const bsri_conv_geometry &e = m.geo;
+        const bsr_matrix &w = m.of.a;
+        const int64_t unit = work % m.units, line = unit / m.parts, first = unit % m.parts * tile_rows, br = w.block_rows;
+        work /= m.units, pixel = work % m.panels * tile_cols;
+        bsri_conv_grid(&e, work / m.panels, &grid);
+        cols = bsri_min(tile_cols, grid.all - pixel), from = to = all = 0, group = e.turned ? line : 0;
+        row = e.turned ? first : line * br + first;
+        rows = bsri_min(tile_rows, e.turned ? e.channels - first : bsri_min(br - first, e.y.channels - row));
+        if (cols <= 0 || rows <= 0 || !m.any) return;
+        const int64_t f0 = e.turned ? group * e.filters : line * br, f1 = e.turned ? f0 + e.filters : f0 + 1;
+        if (f0 == f1) return;
+        from = bsri_index(w.crow_indices, w.index_dtype, f0 / br);
+        to = bsri_index(w.crow_indices, w.index_dtype, (f1 - 1) / br + 1);
+        /* of a block: the taps that it may have, or the groups that the rows belong to */
+        all = (to - from) * (e.turned ? (w.block_cols + e.channels - 2) / e.channels + 1
+                                      : (row + rows - 1) / e.filters - row / e.filters + 1);
+    }
+};
+/* What a stored block adds to a tile: `count` products, of its columns or, in a data gradient, its rows. */
+struct bsri_conv_share {
+    int64_t value, first, tap; /* the first product's weight of the tile's row 0; first column of w, or filter; tap, or group */
+    int32_t low, high;         /* rows of the tile */
+};
+__device__ __forceinline__ int64_t bsri_conv_look_forward(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                          bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t turn = n / (t.to - t.from), entry = t.from + n - turn * (t.to - t.from);
+    p.tap = t.row / e.filters + turn, p.first = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    p.low = (int32_t)(bsri_max(t.row, p.tap * e.filters) - t.row);
+    p.high = (int32_t)(bsri_min(t.row + t.rows, (p.tap + 1) * e.filters) - t.row);
+    p.value = entry * m.ws[0] + t.row % w.block_rows * m.ws[1];
+    return bsri_max(0, bsri_min(w.block_cols, e.inner - p.first));
+}
+__device__ __forceinline__ int64_t bsri_conv_look_back(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                       bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t entry = t.from + n % (t.to - t.from), k = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    const int64_t end = bsri_min(k + w.block_cols, e.inner);
+    int64_t offset[3];
+    p.tap = k / e.channels + n / (t.to - t.from);
+    const int64_t c = p.tap * e.channels, low = bsri_max(bsri_max(k - c, 0), t.row) - t.row;
+    const int64_t high = bsri_min(bsri_min(end - c, e.channels), t.row + t.rows) - t.row;
+    if (low >= high || !bsri_conv_offset(&e, &t.grid, p.tap, offset)) return 0;
+    const int64_t line = bsri_dev_row_of(w.crow_indices, w.index_dtype, bsri_block_rows(&w), entry) * w.block_rows;
+    p.first = bsri_max(line, t.group * e.filters), p.low = (int32_t)low, p.high = (int32_t)high;
+    p.value = entry * m.ws[0] + (p.first - line) * m.ws[1] + (c + t.row - k) * m.ws[2];
+    return bsri_min(line + w.block_rows, (t.group + 1) * e.filters) - p.first;
+}
+template <class L> struct bsri_conv_simt_shared {
+    static constexpr int KC = bsri_simt<L>::KC;
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot pixel[L::COLS], product[KC];
+    int64_t value[KC];        /* weight of the tile's row 0 */
+    int32_t low[KC], high[KC]; /* rows that a product belongs to */
+    bsri_conv_share piece[L::THREADS];
+    int32_t start[L::THREADS + 1], sum[L::THREADS / 32]; /* products before each piece, of each warp's pieces */
+};
+/* All threads: products before each thread's piece. */
+template <class L> __device__ __forceinline__ void bsri_conv_count(bsri_conv_simt_shared<L> &s, int32_t mine) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t sum = mine, before = 0;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int32_t left = __shfl_up_sync(~0u, sum, i);
+        if (lane >= i) sum += left;
+    }
+    if (lane == 31) s.sum[warp] = sum;
+    __syncthreads();
+    for (int i = 0; i < warp; i++) before += s.sum[i];
+    s.start[threadIdx.x + 1] = before + sum;
+    if (threadIdx.x == 0) s.start[0] = 0;
+    __syncthreads();
+}
+/* Products [k0, k0 + kc) of the pieces at hand. Each is added to its own rows only: others may meet Inf or NaN there. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_multiply(const bsri_dev_conv &m, bsri_conv_simt_shared<L> &s,
+                                                   const bsri_conv_tile_at &t, int32_t k0, int kc,
+                                                   typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const bsri_conv_geometry &e = m.geo;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const int64_t am = m.ws[e.turned ? 2 : 1], ak = m.ws[e.turned ? 1 : 2];
+    if ((int)threadIdx.x < kc) {
+        const int32_t own = k0 + (int32_t)threadIdx.x;
+        int low = 0, high = THREADS;
+        while (high - low > 1) {
+            const int mid = (low + high) / 2;
+            if (s.start[mid] <= own) low = mid;
+            else high = mid;
+        }
+        const bsri_conv_share &p = s.piece[low];
+        const int64_t i = p.first + own - s.start[low], tap = e.turned ? p.tap : i / e.channels;
+        s.product[threadIdx.x] = bsri_conv_tap(e, t.grid, tap, e.turned ? i : p.tap * e.channels + i - tap * e.channels);
+        s.value[threadIdx.x] = p.value + (own - s.start[low]) * ak;
+        s.low[threadIdx.x] = p.low, s.high[threadIdx.x] = p.high;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
+        const bool in = k < kc && r >= s.low[k] && r < s.high[k];
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(m.of.a.values, m.of.a.dtype, s.value[k] + r * am) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i / KC : i % TN, k = e.x.channel == 1 ? i % KC : i / TN;
+        s.tile.b[k][n] = n < t.cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[n], s.product[k]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        const int low = s.low[k] - ty * Tile::RM, high = s.high[k] - ty * Tile::RM;
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (i < low || i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* Stores a tile; a thread has pixels of one column. */
+template <class G, class L>
+static __device__ void bsri_conv_simt_finish(const bsri_dev_conv &m, const bsri_conv_simt_shared<L> &s,
+                                             const bsri_conv_tile_at &t, double alpha, double beta) {
+    typedef bsri_simt<L> Tile;
+    const bsri_conv_geometry &e = m.geo;
+    const int n = threadIdx.x % Tile::TN;
+    if (n >= t.cols) return;
+    const bsri_conv_pixel p(t.grid, t.pixel + n);
+    int64_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = t.grid.first[a] + p.q[a] * t.grid.step[a];
+    const bsri_dev_writer<G> finish(m.of, alpha, beta, (p.image * e.y.size[0] + at[0]) * e.y.size[1] + at[1]);
+    const int64_t row = t.row + (e.turned ? t.group * e.channels : 0);
+    for (int r = threadIdx.x / Tile::TN; r < t.rows; r += L::THREADS / Tile::TN)
+        finish(Tile::template at<G>(s.tile, r, n), row + r, at[2]);
+}
+/* bsri_conv_simt: a CTA takes tiles of out. Threads look for blocks that add to a tile, a piece each, and then all multiply the
+   products of these pieces, 16 at a time: weights and pixels come to shared memory, each by its address. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_simt(const __grid_constant__ bsri_dev_conv m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_simt_shared<L> s;
+    const bsri_dev_product &p = m.of;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = m.phases * m.panels * m.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_tile_at t(m, work, Tile::TM, Tile::TN);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (t.cols <= 0 || t.rows <= 0) continue;
+        for (int n = threadIdx.x; n < t.cols; n += L::THREADS)
+            s.pixel[n] = bsri_conv_seen(m.geo, bsri_conv_pixel(t.grid, t.pixel + n));
+        for (int64_t at = 0; at < t.all && alpha != 0.0; at += L::THREADS) {
+            const int64_t own = at + threadIdx.x;
+            int64_t n = 0;
+            if (own < t.all)
+                n = m.geo.turned ? bsri_conv_look_back(m, t, own, s.piece[threadIdx.x])
+                                 : bsri_conv_look_forward(m, t, own, s.piece[threadIdx.x]);
+            bsri_conv_count(s, (int32_t)n);
+            const int32_t count = s.start[L::THREADS];
+            for (int32_t k = 0; k < count; k += Tile::KC)
+                bsri_conv_multiply(m, s, t, k, (int)bsri_min(Tile::KC, count - k), sum);
+            __syncthreads();
+        }
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_conv_simt_finish<float>(m, s, t, alpha, beta);
+        else bsri_conv_simt_finish<F>(m, s, t, alpha, beta);
+        __syncthreads();
+    }
+}
+
+/* --- weight gradients: columns of a stored block are taps and channels, its products pixels --- */
+template <class L> struct bsri_conv_weights_shared {
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot column[L::COLS], pixel[L::THREADS];
+    int64_t dy[L::THREADS]; /* where channel 0 of these pixels stands there */
+};
+/* Adds pixels [k0, k0 + kc) of those at hand to rows [low, high) of a tile. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_multiply(const bsri_conv_geometry &e, bsri_conv_weights_shared<L> &s,
+                                                           int64_t row, int low, int high, int cols, int k0, int kc,
+                                                           typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = e.y.channel == 1 ? i % TM : i / KC, k = e.y.channel == 1 ? i / TM : i % KC;
+        const bool in = k < kc && r >= low && r < high;
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(e.y.data, e.y.dtype, s.dy[k0 + k] + (row + r) * e.y.channel) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i % TN : i / KC, k = e.x.channel == 1 ? i / TN : i % KC;
+        s.tile.b[k][n] = n < cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[k0 + k], s.column[n]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (ty * Tile::RM + i < low || ty * Tile::RM + i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++)
+                if (tx + j * Tile::TX < cols) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* The part of a block from (row, col) of w on, rows of which one group after another adds up. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_sum(const bsri_dev_conv_weights &m, bsri_conv_weights_shared<L> &s, int64_t row,
+                                                      int64_t rows, int64_t col, int64_t cols,
+                                                      typename L::number (&sum)[L::RM][L::RN]) {
+    constexpr int KC = bsri_simt<L>::KC;
+    const bsri_conv_geometry &e = m.geo;
+    bsri_pixel_grid grid;
+    bsri_conv_grid(&e, 0, &grid);
+    rows = bsri_min(rows, e.y.channels - row), cols = bsri_min(cols, e.inner - col);
+    for (int64_t r = row, end; r < row + rows && cols > 0; r = end) {
+        const int64_t group = r / e.filters;
+        end = bsri_min(row + rows, (group + 1) * e.filters);
+        for (int n = threadIdx.x; n < cols; n += L::THREADS) {
+            const int64_t tap = (col + n) / e.channels;
+            s.column[n] = bsri_conv_tap(e, grid, tap, group * e.channels + col + n - tap * e.channels);
+        }
+        for (int64_t at = 0; at < m.pixels; at += L::THREADS) {
+            const int some = (int)bsri_min(L::THREADS, m.pixels - at);
+            if ((int)threadIdx.x < some) {
+                const bsri_conv_pixel p(grid, at + threadIdx.x);
+                s.pixel[threadIdx.x] = bsri_conv_seen(e, p);
+                s.dy[threadIdx.x] = bsri_conv_spot_of(e.y, p.image * e.y.step, p.q).at;
+            }
+            __syncthreads();
+            for (int k = 0; k < some; k += KC)
+                bsri_conv_weights_multiply(e, s, row, (int)(r - row), (int)(end - row), (int)cols, k, min(KC, some - k), sum);
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_weights_simt(const __grid_constant__ bsri_dev_conv_weights m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_weights_shared<L> s;
+    const bsri_dev_sampled &p = m.of;
+    const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
+    const int64_t total = p.out.nnz * p.subs * p.panels;
+    const int dt = p.out.index_dtype;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t col = work % p.panels * Tile::TN, row = work / p.panels % p.subs * Tile::TM, at = work / p.panels / p.subs;
+        const int64_t rows = bsri_min(Tile::TM, br - row), cols = bsri_min(Tile::TN, bc - col);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (p.alpha != 0.0)
+            bsri_conv_weights_sum(m, s, bsri_dev_row_of(p.out.crow_indices, dt, rows_in, at) * br + row, rows,
+                                  bsri_index(p.out.col_indices, dt, at) * bc + col, cols, sum);
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_simt_finish_block<float, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        else bsri_simt_finish_block<F, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-addresses: pixels, taps and epilogues by 32 bits; lists of data gradients               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A place in an image by 32 bits: pieces of 16 bytes to it, and where it is on each axis. As bsri_conv_spot, pixels and taps add
+   up; what is no pixel stands so far beside the image that no tap leads back. */
+__device__ __forceinline__ int4 bsri_conv_place(const bsri_dev_pieces &x, int32_t image, const int32_t (&q)[3]) {
+    return make_int4(image * x.step[0] + q[0] * x.step[1] + q[1] * x.step[2] + q[2] * x.step[3], q[0], q[1], q[2]);
+}
+__device__ __forceinline__ bool bsri_conv_is_inside(const bsri_dev_pieces &x, const int4 &a, const int4 &b) {
+    return (uint32_t)(a.y + b.y) < (uint32_t)x.size[0] && (uint32_t)(a.z + b.z) < (uint32_t)x.size[1] &&
+           (uint32_t)(a.w + b.w) < (uint32_t)x.size[2];
+}
+/* Pixel n of a grid, in 32 bits: its image and place. */
+__device__ __forceinline__ int32_t bsri_conv_split(const bsri_pixel_grid &g, uint32_t n, int32_t (&q)[3]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)g.count[a];
+        q[a] = (int32_t)(n - rest * (uint32_t)g.count[a]), n = rest;
+    }
+    return (int32_t)n;
+}
+__device__ __forceinline__ int4 bsri_conv_see_from(const bsri_conv_geometry &e, const bsri_dev_pieces &x, int32_t image,
+                                                   const int32_t (&q)[3]) {
+    int32_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = q[a] * (e.turned ? 1 : (int32_t)e.taps.stride[a]);
+    return bsri_conv_place(x, image, at);
+}
+__device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const int64_t (&offset)[3]) {
+    const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
+    return bsri_conv_place(x, 0, q);
+}
+/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
+__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8],
+                                                const int4 &at, int64_t row, int n) {
+    const bsri_dev_product &p = m.of.of;
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= alpha;
+#pragma unroll 1
+    for (int k = 0; k < 5; k++) {
+        const bsri_dev_channels &o = m.operand[k];
+        const bsri_dev_operand to = {o.data, 0, 0, o.dtype, 0};
+        const int64_t from = at.x * o.step[0] + at.y * o.step[1] + at.z * o.step[2] + at.w * o.step[3] + row * o.rs;
+        if (!o.data || (k == 2 && beta == 0.0f)) continue;
+        if (k < 4) {
+            bsri_dev_load8(x, to, from, o.rs, n);
+            const float times = k == 2 ? beta : 1.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : __fmaf_rn(times, x[i], v[i]);
+            continue;
+        }
+        if (bsri_last_step(&p) < 2) {
+            bsri_dev_activate(v, p.activation);
+        } else {
+            bsr_position place;
+            place.batch = ((int64_t)at.x * m.of.geo.y.size[0] + at.y) * m.of.geo.y.size[1] + at.z, place.head = 0;
+            place.col = at.w;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                place.row = row + i;
+                if (i < n) v[i] = bsri_dev_last(p, v[i], place);
+            }
+        }
+        bsri_dev_store8(to, from, o.rs, n, v);
+    }
+}
+
+/* The first entry of [at, end) whose row of blocks is `row` or a later one. */
+__device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
+    while (at < end) {
+        const int32_t mid = (at + end) / 2;
+        if (bsri_dev_index(rows, dt, mid) < row) at = mid + 1;
+        else end = mid;
+    }
+    return at;
+}
+/* bsri_conv_turn: a CTA has a line. */
+struct bsri_conv_turn_storage {
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1], warp[8];
+};
+/* Where the entries of a line of the index that are a group's stand. */
+__device__ __forceinline__ int2 bsri_conv_turn_range(const bsri_dev_conv_turn &m, int32_t line, int32_t group) {
+    int32_t at = bsri_dev_index(m.ccol, m.dt, line), end = bsri_dev_index(m.ccol, m.dt, line + 1);
+    if (m.groups > 1) {
+        at = bsri_conv_first_of(m.row, m.dt, at, end, group * m.rows);
+        end = bsri_conv_first_of(m.row, m.dt, at, end, (group + 1) * m.rows);
+    }
+    return make_int2(at, end);
+}
+__device__ __forceinline__ int32_t bsri_conv_turn_sum(bsri_conv_turn_storage &s, int32_t mine) {
+    const int lane = threadIdx.x % 32;
+    int32_t all = 0;
+#pragma unroll
+    for (int i = 16; i; i /= 2) mine += __shfl_xor_sync(~0u, mine, i);
+    if (lane == 0) s.warp[threadIdx.x / 32] = mine;
+    __syncthreads();
+    for (int i = 0; i < 8; i++) all += s.warp[i];
+    return all;
+}
+__device__ __forceinline__ void bsri_dev_put_index(void *array, int dt, int64_t i, int32_t x) {
+    if (dt == BSR_I64) ((int64_t *)array)[i] = x;
+    else ((int32_t *)array)[i] = x;
+}
+static __global__ void __launch_bounds__(256) bsri_conv_turn(const __grid_constant__ bsri_dev_conv_turn m BSRI_GATE) {
+    __shared__ bsri_conv_turn_storage s;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    bsri_pdl_wait();
+    for (int32_t line = blockIdx.x; line < m.groups * m.per_tap; line += gridDim.x) {
+        const int32_t group = line / m.per_tap, own = line - group * m.per_tap;
+        int32_t before = 0; /* entries of this group's lines before this one */
+        __syncthreads();
+        for (int i = threadIdx.x; i < m.taps * own; i += 256) {
+            const int2 r = bsri_conv_turn_range(m, i / own * m.per_tap + i % own, group);
+            before += r.y - r.x;
+        }
+        before = bsri_conv_turn_sum(s, before) + bsri_dev_index(m.crow, m.dt, group * m.rows);
+        for (int t = threadIdx.x; t < m.taps; t += 256) {
+            const int2 r = bsri_conv_turn_range(m, (m.taps - 1 - t) * m.per_tap + own, group);
+            s.begin[t] = r.x, s.start[t + 1] = r.y - r.x;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.start[0] = 0;
+            for (int t = 0; t < m.taps; t++) s.start[t + 1] += s.start[t];
+        }
+        __syncthreads();
+        const int32_t count = s.start[m.taps];
+        if (threadIdx.x == 0) bsri_dev_put_index(m.ptr, m.dt, line, before);
+        if (threadIdx.x == 0 && line + 1 == m.groups * m.per_tap) bsri_dev_put_index(m.ptr, m.dt, line + 1, before + count);
+        for (int i = threadIdx.x; i < count; i += 256) {
+            int low = 0, high = m.taps;
+            while (high - low > 1) {
+                const int mid = (low + high) / 2;
+                if (s.start[mid] <= i) low = mid;
+                else high = mid;
+            }
+            const int32_t from = s.begin[low] + i - s.start[low];
+            bsri_dev_put_index(m.col, m.dt, before + i, low * m.rows + bsri_dev_index(m.row, m.dt, from) - group * m.rows);
+            bsri_dev_put_index(m.at, m.dt, before + i, bsri_dev_index(m.position, m.dt, from));
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-alone: depthwise convolutions and their data gradients                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight channels of a pixel. */
+template <class T> __device__ __forceinline__ void bsri_conv_alone_load(float (&x)[8], const char *from) {
+    if constexpr (T::BYTES == 2) {
+        const uint4 q = *(const uint4 *)from;
+        const uint32_t all[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float v[2];
+            bsri_dev_unpack(v, all[i], T::DTYPE);
+            x[2 * i] = v[0], x[2 * i + 1] = v[1];
+        }
+    } else {
+        const float4 v = ((const float4 *)from)[0], w = ((const float4 *)from)[1];
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
+    }
+}
+struct bsri_conv_alone_storage {
+    bsri_pixel_grid grid;
+    int4 tap[BSRI_CONV_TAPS]; /* those that the grid has: where each leads, */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is */
+    int32_t taps;
+};
+/* Weights of `channels` from the first one on, a line for each tap; which of eight are there, a word for each tap and eight. */
+__device__ __forceinline__ void bsri_conv_alone_weights(const bsri_dev_conv_alone &m, float *w, uint32_t *has, int64_t first,
+                                                        int channels) {
+    const bsri_dev_conv &c = m.c.of;
+    const bsr_matrix &a = c.of.a;
+    const int taps = (int)c.geo.taps.all, dt = a.index_dtype, line = m.vectors * 8;
+    for (int i = threadIdx.x; i < taps * line; i += blockDim.x) w[i] = 0.0f;
+    for (int i = threadIdx.x; i < taps * m.vectors; i += blockDim.x) has[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < channels; i += blockDim.x) {
+        const int64_t row = (first + i) / a.block_rows, inside = first + i - row * a.block_rows;
+        const int64_t end = bsri_index(a.crow_indices, dt, row + 1);
+        for (int64_t p = bsri_index(a.crow_indices, dt, row); p < end; p++) {
+            const int64_t k = bsri_index(a.col_indices, dt, p) * a.block_cols, some = bsri_min(a.block_cols, taps - k);
+            for (int64_t j = 0; j < some; j++) {
+                w[(k + j) * line + i] +=
+                    bsri_dev_number<float>(a.values, a.dtype, p * c.ws[0] + inside * c.ws[1] + j * c.ws[2]);
+                atomicOr(&has[(k + j) * m.vectors + i / 8], 1u << i % 8);
+            }
+        }
+    }
+}
+/* bsri_conv_alone: a CTA has vectors eights of channels and takes runs of pixels, vectors threads each.
+
+   Shared memory:
+     dynamic:  weights of all taps in f32, then which are there
+     static:   bsri_conv_alone_storage */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_alone(const __grid_constant__ bsri_dev_conv_alone m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename L::type T;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_alone_storage s;
+    constexpr int PIXELS = BSRI_ALONE_PIXELS;
+    const bsri_dev_conv &c = m.c.of;
+    const bsri_conv_geometry &e = c.geo;
+    const bsri_dev_pieces &x = m.c.x;
+    const float alpha = (float)(c.of.alpha_ptr ? *c.of.alpha_ptr : c.of.alpha);
+    const float beta = (float)(c.of.beta_ptr ? *c.of.beta_ptr : c.of.beta);
+    const int taps = (int)e.taps.all, slots = (int)blockDim.x / m.vectors, slot = (int)threadIdx.x / m.vectors;
+    float *const w = (float *)bsri_shared;
+    uint32_t *const has = (uint32_t *)(w + taps * m.vectors * 8);
+    for (int32_t work = blockIdx.x; work < m.chunks * m.teams * (int32_t)c.phases; work += gridDim.x) {
+        const int32_t chunk = work % m.chunks, team = work / m.chunks % m.teams;
+        const int64_t first = (int64_t)chunk * m.vectors * 8, channels = bsri_min(m.vectors * 8, e.y.channels - first);
+        const int own = (int)threadIdx.x % m.vectors; /* eight of the chunk */
+        __syncthreads();
+        if (threadIdx.x == 0) bsri_conv_grid(&e, work / m.chunks / m.teams, &s.grid);
+        bsri_conv_alone_weights(m, w, has, first, c.any && alpha != 0.0f ? (int)channels : 0);
+        __syncthreads();
+        for (int t = threadIdx.x; t < taps; t += blockDim.x) {
+            int64_t offset[3];
+            s.id[t] = bsri_conv_offset(&e, &s.grid, t, offset), s.tap[t] = bsri_conv_lead(x, offset);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.taps = 0;
+            for (int t = 0; t < taps; t++)
+                if (s.id[t]) s.tap[s.taps] = s.tap[t], s.id[s.taps++] = t;
+        }
+        __syncthreads();
+        const int32_t line_runs = (int32_t)((s.grid.count[2] + PIXELS - 1) / PIXELS);
+        const int64_t runs = s.grid.images * s.grid.count[0] * s.grid.count[1] * line_runs;
+        for (int64_t run = (int64_t)team * slots + slot; run < runs && slot < slots && own * 8 < channels;
+             run += (int64_t)m.teams * slots) {
+            const uint32_t line = (uint32_t)run / (uint32_t)line_runs, col = ((uint32_t)run - line * line_runs) * PIXELS;
+            const int32_t see = e.turned ? 1 : (int32_t)e.taps.stride[2];
+            int32_t q[3];
+            const int32_t image = bsri_conv_split(s.grid, line * (uint32_t)s.grid.count[2] + col, q);
+            const int4 at = bsri_conv_see_from(e, x, image, q);
+            const char *const from = x.data + (first + own * 8) * T::BYTES;
+            float sum[PIXELS][8] = {};
+            for (int t = 0; t < s.taps; t++) {
+                const int4 lead = s.tap[t];
+                const uint32_t there = has[s.id[t] * m.vectors + own];
+                if (!there || (uint32_t)(at.y + lead.y) >= (uint32_t)x.size[0] ||
+                    (uint32_t)(at.z + lead.z) >= (uint32_t)x.size[1])
+                    continue;
+                const float4 *const by = (const float4 *)(w + (s.id[t] * m.vectors + own) * 8);
+                const float4 w0 = by[0], w1 = by[1];
+                const float weight[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+                const char *const place = from + (int64_t)(at.x + lead.x) * 16;
+#pragma unroll
+                for (int j = 0; j < PIXELS; j++) {
+                    float v[8] = {};
+                    if ((uint32_t)(at.w + lead.w + j * see) < (uint32_t)x.size[2])
+                        bsri_conv_alone_load<T>(v, place + (int64_t)j * see * x.step[3] * 16);
+                    if (there == 255) {
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = fmaf(weight[i], v[i], sum[j][i]);
+                    } else { /* what is not stored does not meet Inf or NaN */
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = there >> i & 1 ? fmaf(weight[i], v[i], sum[j][i]) : sum[j][i];
+                    }
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < PIXELS; j++) {
+                const int32_t to = (int32_t)(s.grid.first[2] + (q[2] + j) * s.grid.step[2]);
+                if (q[2] + j < s.grid.count[2])
+                    bsri_conv_eight(m.c, alpha, beta, sum[j],
+                                    make_int4(image, (int32_t)(s.grid.first[0] + q[0] * s.grid.step[0]),
+                                              (int32_t)(s.grid.first[1] + q[1] * s.grid.step[1]), to),
+                                    first + own * 8, 8);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-mma: convolutions and data gradients by mma.sync                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_MMA_CODE
+/* Copies 16 bytes that a tap sees of a pixel, `bytes` behind where both lead; beside the image zeros. */
+__device__ __forceinline__ void bsri_conv_copy(uint32_t to, const bsri_dev_pieces &x, const int4 &a, const int4 &b, int bytes) {
+    const bool in = bsri_conv_is_inside(x, a, b);
+    bsri_cp_async(to, in ? x.data + (int64_t)(a.x + b.x) * 16 + bytes : x.data, in ? 16 : 0);
+}
+struct bsri_conv_mma_at { /* a tile */
+    bsri_pixel_grid grid;
+    int64_t pixel, channel, rows; /* first pixel; first channel of out, how many of the tile's it has */
+    int32_t group, line, down, cols; /* line of the list: block row, or block of a tap's channels; rows of its block above */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_mma &m, int64_t work) {
+        const bsri_conv_geometry &e = m.of.geo;
+        const int64_t unit = work % m.of.units, row = unit / m.of.parts;
+        work /= m.of.units, down = (int32_t)(unit % m.of.parts) * m.rows, pixel = work % m.of.panels * m.tile_cols;
+        bsri_conv_grid(&e, work / m.of.panels, &grid);
+        group = (int32_t)(e.turned ? row / m.per_tap : row * m.of.of.br / e.filters);
+        line = (int32_t)(e.turned ? row % m.per_tap : row);
+        channel = (e.turned ? group * e.channels + line * m.of.of.bc : row * m.of.of.br) + down;
+        rows = bsri_min(m.rows, e.y.channels - channel), cols = (int32_t)bsri_min(m.tile_cols, grid.all - pixel);
+    }
+};
+struct bsri_conv_mma_storage {
+    int4 pixel[256];           /* of the tile; later where each is in out: image, axes */
+    int4 tap[BSRI_CONV_TAPS];  /* those that the grid has: where each leads; */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is; a data gradient's first entry, and entries before it */
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1];
+    int4 list[BSRI_CONV_LIST]; /* stored block, tap, channel */
+    bsri_conv_mma_at at; /* the tile: kept here, as sums need the registers */
+    int32_t taps;
+};
+/* The tile's pixels, the taps that there are, and how many entries each has. All threads; returns the entries of all. */
+__device__ __forceinline__ int32_t bsri_conv_mma_look(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                      const bsri_conv_mma_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const int32_t all = (int32_t)e.taps.all, lane = threadIdx.x % 32;
+    int64_t offset[3];
+    for (int n = threadIdx.x; n < m.tile_cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+        s.pixel[n] = n < t.cols ? bsri_conv_see_from(e, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+    }
+    if (!e.turned) {
+        for (int i = threadIdx.x; i < all; i += blockDim.x) {
+            bsri_conv_offset(&e, &t.grid, i, offset);
+            s.tap[i] = bsri_conv_lead(m.x, offset);
+        }
+        if (threadIdx.x == 0) s.begin[0] = bsri_dev_index(m.ptr, m.dt, t.line);
+        __syncthreads();
+        return bsri_dev_index(m.ptr, m.dt, t.line + 1) - s.begin[0];
+    }
+    if (threadIdx.x < 32) {
+        int32_t count = 0;
+        for (int32_t first = 0; first < all; first += 32) {
+            const bool there = first + lane < all && bsri_conv_offset(&e, &t.grid, first + lane, offset);
+            const uint32_t mask = __ballot_sync(~0u, there);
+            const int32_t to = count + __popc(mask & ((1u << lane) - 1));
+            if (there) s.tap[to] = bsri_conv_lead(m.x, offset), s.id[to] = first + lane;
+            count += __popc(mask);
+        }
+        if (lane == 0) s.taps = count, s.start[0] = 0;
+    }
+    __syncthreads();
+    const int32_t taps = s.taps;
+    for (int i = threadIdx.x; i < taps; i += blockDim.x) {
+        const int32_t line = s.id[i] * m.per_tap + t.line, rows = (int32_t)(e.filters / m.of.of.br);
+        int32_t at = bsri_dev_index(m.ptr, m.dt, line), end = bsri_dev_index(m.ptr, m.dt, line + 1);
+        if (e.taps.groups > 1) {
+            at = bsri_conv_first_of(m.col, m.dt, at, end, t.group * rows);
+            end = bsri_conv_first_of(m.col, m.dt, at, end, (t.group + 1) * rows);
+        }
+        s.begin[i] = at, s.start[i + 1] = end - at;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int32_t first = 0, before = 0; first < taps; first += 32) {
+            int32_t sum = first + lane < taps ? s.start[first + lane + 1] : 0;
+#pragma unroll
+            for (int i = 1; i < 32; i *= 2) {
+                const int32_t left = __shfl_up_sync(~0u, sum, i);
+                if (lane >= i) sum += left;
+            }
+            if (first + lane < taps) s.start[first + lane + 1] = before + sum;
+            before += __shfl_sync(~0u, sum, 31);
+        }
+    __syncthreads();
+    return s.start[taps];
+}
+/* Entry n of the tile's. */
+__device__ __forceinline__ int4 bsri_conv_mma_entry(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, int32_t n) {
+    const bsri_conv_geometry &e = m.of.geo;
+    if (!e.turned) {
+        const int32_t entry = s.begin[0] + n, col = bsri_dev_index(m.col, m.dt, entry), tap = col / m.per_tap;
+        return make_int4(entry, tap, (int32_t)(t.group * e.channels + (col - tap * m.per_tap) * m.of.of.bc), 0);
+    }
+    int low = 0, high = s.taps;
+    while (high - low > 1) {
+        const int mid = (low + high) / 2;
+        if (s.start[mid] <= n) low = mid;
+        else high = mid;
+    }
+    const int32_t entry = s.begin[low] + n - s.start[low];
+    return make_int4(bsri_dev_index(m.position, m.dt, entry), low, (int32_t)(bsri_dev_index(m.col, m.dt, entry) * m.of.of.br), 0);
+}
+/* One step of a block: its part of the values, and its pixels as the tap sees them. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_mma_load(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                   const bsri_conv_mma_at &t, uint32_t to, int entry, int sub) {
+    constexpr int MW = L::MW, PIECES = L::PIECES;
+    const int4 of = s.list[entry], tap = s.tap[of.y];
+    const char *const block = m.values + of.x * m.a_block;
+    for (int i = threadIdx.x; i < m.rows * PIECES; i += blockDim.x) {
+        const int w = i / (MW * PIECES), line = i / PIECES % MW, piece = i % PIECES;
+        const int across = t.down + w * MW, along = sub * L::KS;
+        const char *from = block + (m.a_trans ? (along + line) * m.a_line + (across + piece * 8) * 2
+                                              : (across + line) * m.a_line + (along + piece * 8) * 2);
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(line, piece), from);
+    }
+    const int bytes = (of.z + sub * L::KS) * 2;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < m.tile_cols * PIECES; i += blockDim.x)
+        bsri_conv_copy(to + m.b_at + bsri_swizzle<L::LINE>(i / PIECES, i % PIECES), m.x, s.pixel[i / PIECES], tap,
+                       bytes + i % PIECES * 16);
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_mma_store(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, float *tile,
+                                                    const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsri_dev_product &p = m.of.of;
+    const float alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)(p.beta_ptr ? *p.beta_ptr : p.beta);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int down = warp / n_warps * L::MW, first = warp % n_warps * 64;
+    for (int n = threadIdx.x; n < t.cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+#pragma unroll
+        for (int a = 0; a < 3; a++) q[a] = (int32_t)(t.grid.first[a] + q[a] * t.grid.step[a]);
+        s.pixel[n] = make_int4(image, q[0], q[1], q[2]);
+    }
+    __syncthreads();
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], m.a_trans, false);
+        __syncwarp();
+        const bsri_mma_pieces own(false, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), c = own.col(i), row = down + mi * 16 + r, n = (int)bsri_min(8, t.rows - row);
+            float v[8];
+            if (n <= 0 || first + c >= t.cols) continue;
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = tile[(r + j) * BSRI_MMA_PAD + c];
+            bsri_conv_eight(m, alpha, beta, v, s.pixel[first + c], t.channel + row, n);
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_mma: a CTA takes tiles of out: rows of one line of blocks, m_warps below each other, times tile_cols pixels, 64 of a
+   warp.
+
+   Shared memory:
+     dynamic:  BSRI_CONV_STAGES times stage_bytes, in each of them
+       0       values: of each row of warps MW x KS, as stored KS x MW
+       b_at    pixels: tile_cols lines of KS channels
+               after the last step: 16 x 64 sums for each warp, rows of BSRI_MMA_PAD
+     static:   bsri_conv_mma_storage: pixels and taps of the tile by address, a part of its list of blocks
+
+   Order: 1. All threads work out where pixels and taps are, and list up to BSRI_CONV_LIST blocks.
+          2. Steps of these blocks go through the stages: a copy of 16 bytes for each piece, whose address is a pixel's and a
+             tap's, or zeros beside the image; three steps are on their way while one is multiplied.
+          3. After the last block sums go through shared memory to the epilogue, eight channels of a pixel at a time. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_mma(const __grid_constant__ bsri_dev_conv_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_mma_storage s;
+    constexpr int STAGES = L::STAGES;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const bsri_dev_product &p = m.of.of;
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const bool nothing = !m.of.any || (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0;
+    const int64_t total = m.of.phases * m.of.panels * m.of.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_mma_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.cols <= 0) continue;
+        const int32_t entries = nothing ? 0 : bsri_conv_mma_look(m, s, t);
+        for (int32_t first = 0; first < entries; first += BSRI_CONV_LIST) {
+            const int32_t count = min(BSRI_CONV_LIST, entries - first), steps = count * m.subs;
+            int32_t entry = 0, sub = 0, next = 0; /* of the step that is copied next; where it goes */
+            for (int i = threadIdx.x; i < count; i += blockDim.x) s.list[i] = bsri_conv_mma_entry(m, s, t, first + i);
+            __syncthreads();
+            for (int32_t i = 1 - STAGES; i < steps; i++) {
+                if (i >= 0) {
+                    bsri_cp_async_wait<STAGES - 2>();
+                    __syncthreads(); /* the step is there, and the one before it is no longer read */
+                }
+                if (entry < count) {
+                    bsri_conv_mma_load<L>(m, s, t, base + next * m.stage_bytes, entry, sub);
+                    if (++sub == m.subs) sub = 0, entry++;
+                    next = next + 1 == STAGES ? 0 : next + 1;
+                }
+                bsri_cp_async_commit();
+                if (i < 0) continue;
+                const uint32_t at = base + i % STAGES * m.stage_bytes;
+                bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES,
+                                                  at + m.b_at + warp % n_warps * W::B_BYTES, m.a_trans, 0);
+            }
+            __syncthreads();
+        }
+        bsri_conv_mma_store<T, L>(m, s, t, (float *)bsri_shared, sum);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-weights-mma: weight gradients of convolutions by mma.sync                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight sums of stored block `at` from (row, col) on, to out. */
+__device__ __forceinline__ void bsri_conv_weights_eight(const bsri_dev_sampled &p, const float (&v)[8], int64_t at, int row,
+                                                        int col) {
+    const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
+    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float x = (float)p.alpha * v[i];
+        if (p.has_input)
+            x += (float)p.beta * bsri_dev_number<float>(p.input.values, p.input.dtype, from + i * p.i_strides[2]);
+        bsri_dev_store(p.out.values, p.out.dtype, to + i * p.o_strides[2], x);
+    }
+}
+/* Adds up what the shares have. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS)
+    bsri_conv_weights_add(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+    const bsri_dev_sampled &p = m.of.of;
+    const int64_t area = p.out.block_rows * p.out.block_cols, all = p.out.nnz * area;
+    for (int64_t at = (blockIdx.x * (int64_t)L::THREADS + threadIdx.x) * 8; at < all; at += gridDim.x * (int64_t)L::THREADS * 8) {
+        const int64_t block = at / area;
+        const int inside = (int)(at - block * area);
+        float v[8] = {};
+        for (int share = 0; share < m.shares; share++) {
+            const float4 *const from = (const float4 *)(m.part + share * all + at);
+            const float4 x = from[0], y = from[1];
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w, v[4] += y.x, v[5] += y.y, v[6] += y.z, v[7] += y.w;
+        }
+        bsri_conv_weights_eight(p, v, block, inside / (int)p.out.block_cols, inside % (int)p.out.block_cols);
+    }
+}
+#ifdef BSRI_MMA_CODE
+enum { BSRI_CONV_PIXELS = 256 }; /* whose addresses are worked out at a time */
+struct bsri_conv_weights_at { /* a tile */
+    int64_t from, to;                  /* pixels */
+    int32_t row, down, first, end, cut; /* row of blocks, rows of it above; stored blocks; columns of a block before it */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_weights_mma &m, int64_t work) {
+        const bsr_matrix &out = m.of.of.out;
+        const int dt = out.index_dtype;
+        const int64_t share = work / (m.tiles * m.parts);
+        work -= share * m.tiles * m.parts, down = (int32_t)(work % m.parts) * m.rows, work /= m.parts;
+        from = share * m.each, to = bsri_min(m.of.pixels, from + m.each);
+        cut = (int32_t)(work % m.cuts) * m.tile_cols, work /= m.cuts;
+        int32_t low = 0, high = (int32_t)bsri_block_rows(&out);
+        while (high - low > 1) { /* a row's tiles are numbered from its entries / blocks + rows before it on */
+            const int32_t mid = (low + high) / 2;
+            if (bsri_dev_index(out.crow_indices, dt, mid) / m.blocks + mid <= work) low = mid;
+            else high = mid;
+        }
+        const int32_t start = bsri_dev_index(out.crow_indices, dt, low);
+        row = low, first = start + ((int32_t)work - (start / m.blocks + low)) * m.blocks;
+        end = min(first + m.blocks, bsri_dev_index(out.crow_indices, dt, low + 1));
+    }
+};
+struct bsri_conv_weights_storage {
+    int4 pixel[2][BSRI_CONV_PIXELS], column[32]; /* of eight columns: where their tap leads, channels too */
+    int32_t dy[2][BSRI_CONV_PIXELS];
+    bsri_conv_weights_at at;
+    bsri_pixel_grid grid;
+};
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_load(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_storage &s,
+                                                       uint32_t to, int step, int bytes) {
+    constexpr int KS = L::KS, PIECES = L::PIECES, ROUND = BSRI_CONV_PIXELS / KS;
+    const int buffer = step / ROUND % 2, k0 = step % ROUND * KS, across = m.rows / 8;
+    for (int i = threadIdx.x; i < KS * across; i += blockDim.x) {
+        const int k = i / across, piece = i % across, w = piece / PIECES;
+        const bool in = s.pixel[buffer][k0 + k].y != BSRI_CONV_BESIDE;
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(k, piece % PIECES),
+                      in ? m.dy.data + (int64_t)s.dy[buffer][k0 + k] * 16 + bytes + piece * 16 : m.dy.data, in ? 16 : 0);
+    }
+#pragma unroll 4
+    for (int i = threadIdx.x; i < KS * m.tile_cols / 8; i += blockDim.x) {
+        const int k = i / (m.tile_cols / 8), piece = i % (m.tile_cols / 8);
+        bsri_conv_copy(to + m.b_at + piece / 8 * L::warp::B_BYTES + k * 128 + ((piece % 8 ^ (k & 7)) << 4), m.x,
+                       s.pixel[buffer][k0 + k], s.column[piece], 0);
+    }
+}
+/* Where the next pixels of a share are. */
+__device__ __forceinline__ void bsri_conv_weights_pixels(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                         const bsri_pixel_grid &grid, int64_t at, int64_t end, int buffer) {
+    for (int n = threadIdx.x; n < BSRI_CONV_PIXELS; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(grid, (uint32_t)(at + n), q);
+        s.pixel[buffer][n] = at + n < end ? bsri_conv_see_from(m.of.geo, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        s.dy[buffer][n] = bsri_conv_place(m.dy, image, q).x;
+    }
+}
+/* Where the tile's columns are. */
+__device__ __forceinline__ void bsri_conv_weights_columns(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                          const bsri_pixel_grid &grid, const bsri_conv_weights_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const bsr_matrix &out = m.of.of.out;
+    const int32_t bc = (int32_t)out.block_cols;
+    for (int i = threadIdx.x; i < m.tile_cols / 8; i += blockDim.x) {
+        const int32_t n = t.cut + i * 8, entry = t.first + n / bc;
+        s.column[i] = make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        if (entry >= t.end) continue;
+        const int64_t k = bsri_dev_index(out.col_indices, out.index_dtype, entry) * (int64_t)bc + n % bc, tap = k / e.channels;
+        const int64_t group = t.row * out.block_rows / e.filters;
+        int64_t offset[3];
+        bsri_conv_offset(&e, &grid, tap, offset);
+        s.column[i] = bsri_conv_lead(m.x, offset);
+        s.column[i].x += (int32_t)((group * e.channels + k - tap * e.channels) / 8);
+    }
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_weights_store(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_at &t,
+                                                        int64_t share, float *tile,
+                                                        const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsr_matrix &out = m.of.of.out;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64, bc = (int)out.block_cols;
+    const int down = t.down + warp / n_warps * L::MW, first = t.cut + warp % n_warps * 64;
+    const int64_t area = out.block_rows * bc;
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], 1, false);
+        __syncwarp();
+        const bsri_mma_pieces own(true, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), n = first + own.c, entry = t.first + n / bc, row = down + mi * 16 + r, col = n % bc;
+            const float *const from = tile + r * BSRI_MMA_PAD + own.c;
+            if (entry >= t.end || (m.cuts > 1 && n >= bc)) continue;
+            if (m.part) {
+                float4 *const to = (float4 *)(m.part + (share * out.nnz + entry) * area + row * bc + col);
+                to[0] = ((const float4 *)from)[0], to[1] = ((const float4 *)from)[1];
+            } else {
+                float v[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) v[j] = from[j];
+                bsri_conv_weights_eight(m.of.of, v, entry, row, col);
+            }
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of
+   the tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
+   multiplied. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_conv_weights_mma(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_weights_storage s;
+    constexpr int STAGES = L::STAGES, KS = L::KS, ROUND = BSRI_CONV_PIXELS / KS;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int64_t total = m.tiles * m.parts * m.shares;
+    if (threadIdx.x == 0) bsri_conv_grid(&m.of.geo, 0, &s.grid);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_weights_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        const int steps = m.of.of.alpha == 0.0 ? 0 : (int)((t.to - t.from + KS - 1) / KS);
+        const int bytes = (int)(t.row * m.of.of.out.block_rows + t.down) * 2;
+        bsri_conv_weights_columns(m, s, s.grid, t);
+        for (int i = 1 - STAGES; i < steps; i++) {
+            const int step = i + STAGES - 1; /* that is copied */
+            if (i >= 0) {
+                bsri_cp_async_wait<STAGES - 2>();
+                __syncthreads(); /* the step is there, and the one before it is no longer read */
+            }
+            if (step < steps && step % ROUND == 0) {
+                bsri_conv_weights_pixels(m, s, s.grid, t.from + (int64_t)step * KS, t.to, step / ROUND % 2);
+                __syncthreads();
+            }
+            if (step < steps) bsri_conv_weights_load<L>(m, s, base + step % STAGES * m.stage_bytes, step, bytes);
+            bsri_cp_async_commit();
+            if (i < 0) continue;
+            const uint32_t at = base + i % STAGES * m.stage_bytes;
+            bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES, 1,
+                                              0);
+        }
+        __syncthreads();
+        bsri_conv_weights_store<T, L>(m, t, work / (m.tiles * m.parts), (float *)bsri_shared, sum);
+    }
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -12017,7 +13201,11 @@ template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_
             if (!(__ldcg(word) & bit)) atomicOr(word, bit);
         }
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     found = __reduce_or_sync(~0u, found);
+#else
+    for (int d = 16; d; d /= 2) found |= __shfl_xor_sync(~0u, found, d);
+#endif
     if (lane == 0 && found) atomicOr((unsigned long long *)e.state, (unsigned long long)found);
 }
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
@@ -12441,7 +13629,7 @@ static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     for (const bsri_instance *x = bsri_instances; x->number && e == cudaSuccess; x++) {
         const void *const kernel = bsri_kernel(x->number);
         e = cudaFuncGetAttributes(&attributes, kernel);
-        if (e == cudaSuccess && x->shared > 48 * 1024)
+        if (e == cudaSuccess && x->shared + (int)attributes.sharedSizeBytes > 48 * 1024)
             e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)bsri_min(x->shared, most - (int)attributes.sharedSizeBytes));
     }

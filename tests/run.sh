@@ -45,6 +45,7 @@ part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
+part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
@@ -55,7 +56,7 @@ if [ -n "$SANITIZE" ]; then
     flavour=san
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
-            test_maps | test_product) share="-s 5" ;;
+            test_conv | test_maps | test_product) share="-s 5" ;;
             test_sums | test_rows) share="-s 2" ;;
             *) share= ;;
         esac

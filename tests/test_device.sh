@@ -34,6 +34,41 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     fi
     exec "$w/maps_checks" "$@"
 fi
+from() { # FILE, START, END: expressions, lines from the first one to the one before the second
+    awk -v start="$2" -v end="$3" '!on && $0 ~ start { on = 1 } on && $0 ~ end { exit } on' "$1"
+}
+if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
+    shift
+    {
+        echo '#define BSRI_ENTER (void)gate'
+        section bsrsparse_kernels.cuh device-numbers
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ bsri_item bsri_dev_matrix_item' '^/. A step of the sum'
+        from bsrsparse_kernels.cuh '^template <class F> struct bsri_dev_scalar' '^/. The activations of'
+        from bsrsparse_kernels.cuh '^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation' '^/. What a warp.s epilogue'
+        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. The n-th tile of an item'
+        from bsrsparse_kernels.cuh '^/. Piece number of row' '^#ifdef BSRI_MMA_CODE'
+        from bsrsparse_kernels.cuh '^/. 16 x 64 elements by pieces of eight' '^/. --- fetching'
+        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^/. f32 by FFMA: a lane owns'
+        echo 'template <class T, class L>'
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_mma_lay' '^template <class T, class L>'
+        from bsrsparse_kernels.cuh '^/. The row that stored block' '^template <class L>'
+        section bsrsparse_kernels.cuh conv-simt
+        section bsrsparse_kernels.cuh conv-addresses
+        section bsrsparse_kernels.cuh conv-alone
+        section bsrsparse_kernels.cuh conv-mma
+        section bsrsparse_kernels.cuh conv-weights-mma
+        from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
+        from bsrsparse.h '^/. Asks for what runs best' '^/. As bsri_dev_product has it'
+        section bsrsparse.h cuda-conv
+    } | sed '/extern __shared__/d' > "$w/conv.inc"
+    if ! "$cxx" -std=c++17 -O1 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/conv_checks.cpp -o "$w/conv_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/conv_checks" "$@"
+fi
 {
     section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh

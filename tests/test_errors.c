@@ -28,6 +28,8 @@
     X(REDUCE, reduce, "")                     \
     X(CONV, conv, "")                         \
     X(CONV_WEIGHTS, conv_weight_gradient, "") \
+    X(CHAIN, chain_mm, "")                    \
+    X(SAMPLED_CHAIN, sampled_chain_mm, "")    \
     X(VALIDATE, validate, "")                 \
     X(TO_DENSE, to_dense, "")                 \
     X(FROM_DENSE, from_dense, "")             \
@@ -141,7 +143,9 @@ static fixture fixture_new(int call) {
     if (call == CONV) f.b = dense_in(4, 7), f.c = dense_out(&f, 6, 5);
     if (call == CONV_WEIGHTS) f.x = dense_in(6, 5), f.y = dense_in(4, 7), f.t = sparse_out(&f, &f.a);
     if (call == CONV_PRUNE) f.source = t_random(BSR_F32, 6, 4, ROW, t_batch(1, 3, 0, 0, 0), 0, FILL_SIGNED);
-    f.maps.combine = BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
+    if (call == CHAIN) f.out = dense_out(&f, 6, 5), f.c = dense_out(&f, 12, 5); /* s^T inner(a b) */
+    if (call == SAMPLED_CHAIN) f.s = sparse_out(&f, &f.a), f.t = sparse_out(&f, &f.a), f.out = dense_out(&f, 6, 5);
+    f.maps.combine = call == SAMPLED_CHAIN ? BSR_COMBINE_NONE : BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
     if (call == ATTENTION) {
         f.x = dense_in(6, 7), f.y = dense_in(12, 7);
         f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
@@ -220,6 +224,12 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
             return bsr_conv(f->ctx, f->beta, f->pinput, f->alpha, f->trans, &f->shape, f->pa, f->pb, &f->epilogue, f->pc, e);
         case CONV_WEIGHTS:
             return bsr_conv_weight_gradient(f->ctx, f->beta, f->pp, f->alpha, &f->shape, f->px, f->py, f->pt, e);
+        case CHAIN:
+            return bsr_chain_mm(f->ctx, f->trans | BSR_TRANS_C, f->pa, f->pb, &f->epilogue, f->pout, 0, NULL, f->alpha, f->pp,
+                                NULL, f->pc, e);
+        case SAMPLED_CHAIN:
+            return bsr_sampled_chain_mm(f->ctx, f->trans, f->scale, f->px, f->py, &f->maps, f->pp, f->pt, f->beta, f->pinput,
+                                        f->alpha, f->pz, &f->epilogue, f->pout, e);
         case CONV_PRUNE: return bsr_conv_prune(f->ctx, &f->source, f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case VALIDATE: return bsr_validate(f->ctx, f->pa, e);
         case TO_DENSE: return bsr_to_dense(f->ctx, f->pa, f->pout, e);
@@ -349,6 +359,26 @@ enum { /* flags of plans that name a workspace */
     FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE |
                 BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
 };
+/* Each call is timed once, from behind its checks to its end; none that is refused, a query or empty. */
+static double ticking(void *user) { return (double)++*(int *)user; }
+TEST(timing) {
+    int call, how, ticks;
+    for (call = 0; call < CALLS; call++)
+        for (how = 0; how < 4; how++) {
+            bsr_timing t = BSR_ZERO;
+            bsr_plan plan;
+            bsr_exec e;
+            fixture f;
+            if (how == 3 && call == VALIDATE) continue; /* it has no query */
+            bt_case("%s, way %d", call_names[call], how);
+            f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+            e = t_exec(0), ticks = 0, t.now = how == 1 ? NULL : ticking, t.user = &ticks, t.seconds = 77, e.timing = &t;
+            if (how == 2) e.reserved2 = 1;
+            if (how == 3) e.query = &plan;
+            CHECK_INT(run(&f, call, &e), how == 1 ? (int)BSR_NULL_POINTER : how == 2 ? (int)BSR_BAD_ARGUMENT : (int)BSR_OK);
+            CHECK_INT(ticks, how ? 0 : 2), CHECK(t.seconds == (how ? 77 : 1));
+        }
+}
 TEST(every_call) {
     int call;
     for (call = 0; call < CALLS; call++) {
@@ -381,9 +411,10 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CONV_WEIGHT_GRADIENT),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SAMPLED_CHAIN_MM),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
-        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
+        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
+                                   call == CONV || call == CONV_WEIGHTS);
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
         check_poison(&g, call);
     }
@@ -772,6 +803,47 @@ TEST(bad_attention) {
         f->x.rows = f->out.rows = f->lse.rows = 6; f->out.batch_stride[0] = 30; f->lse.batch_stride[0] = 6);
 }
 TEST(bad_maps) {
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_C, -1, 0, f->pp = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pc = NULL);
+    BAD(CHAIN, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, ANY, f->pout = NULL);
+    BAD(CHAIN, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, ANY, f->trans = BSR_TRANS_B);
+    BAD(CHAIN, BSR_ITEM_DTYPE_OUT, BSR_ARG_MIDDLE, -1, BSR_F64, f->out.dtype = BSR_F64);
+    BAD(CHAIN, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_MIDDLE, -1, BSR_F32, f->s.dtype = BSR_F16);
+    BAD(CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 11, f->b.rows = 11);
+    BAD(CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MIDDLE, -1, 5, f->out.rows = 5);
+    BAD(CHAIN, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MIDDLE, -1, 4, f->out.cols = 4);
+    BAD(CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_MIDDLE, -1, 6, f->s.rows = 4);
+    BAD(CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 11, f->c.rows = 11);
+    BAD(CHAIN, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, -1, 3, f->bias.cols = 3);
+    BAD(CHAIN, BSR_ITEM_BATCH_DIMS, BSR_ARG_MIDDLE, -1, 0, f->b.batch_dims = 1; f->b.batch[0] = 2);
+    BAD(CHAIN, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->epilogue.beta_ptr = &f->scale);
+    BAD(CHAIN, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, 77, f->epilogue.activation = 77);
+    BAD(CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_BIAS, f->bias.data = f->out.data);
+    BAD(CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_MIDDLE, f->c.data = f->out.data; f->written[1] = f->out.data);
+    BAD(CHAIN, BSR_ITEM_DATA_NULL, BSR_ARG_MIDDLE, -1, 0, f->out.data = NULL);
+    BAD(CHAIN, BSR_ITEM_COL_RANGE, BSR_ARG_A, 0, 4, ((int32_t *)f->s.col_indices)[0] = 4); /* the first that has them */
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0, f->pt = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT1, -1, 0, f->px = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_C, -1, 0, f->pz = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, ANY, f->t.values = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_VALUES_NULL, BSR_ARG_PRODUCT, -1, 0, f->s.values = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, BSR_TRANS_B, f->trans = BSR_TRANS_B);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, BSR_COMBINE_MUL, f->maps.combine = BSR_COMBINE_MUL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 99, f->maps.function = 99);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0, f->maps.dropout_p = 2);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DTYPE_OUT, BSR_ARG_PRODUCT, -1, BSR_F64, f->s.dtype = BSR_F64);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_C, -1, BSR_F32, f->t.dtype = BSR_F16);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_PRODUCT, -1, 6, f->s.nnz = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_MAT2, -1, 6, f->y.rows = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_C, -1, 11, f->z.rows = 11);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->trans = BSR_TRANS_A; f->z.rows = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_PRODUCT, f->t.values = f->s.values);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_C, f->z.data = f->t.values; f->t.dtype = BSR_F32);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_PRODUCT, -1, BSR_ARG_BIAS, f->bias.data = f->s.values);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_COL_RANGE, BSR_ARG_PRODUCT, 0, 4, ((int32_t *)f->s.col_indices)[0] = 4);
     BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
     BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pt = NULL);
     BAD(MAP, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, 8, f->maps.combine = 8);
@@ -890,7 +962,8 @@ TEST(any_pointer) {
                 memcpy((char *)&f + at, &p, sizeof p);
                 status = run(&f, call, &e);
                 if (status != BSR_OK && status != (off ? BSR_MISALIGNED : BSR_NULL_POINTER) &&
-                    t_error.item != BSR_ITEM_OPERAND_KIND && t_error.item != BSR_ITEM_BETA_BOOL)
+                    t_error.item != BSR_ITEM_OPERAND_KIND && t_error.item != BSR_ITEM_BETA_BOOL &&
+                    t_error.item != BSR_ITEM_WORKSPACE)
                     bt_fail(__FILE__, __LINE__, "pointer %d: %s", (int)k, bsr_item_name(t_error.item));
                 if (status != BSR_OK) CHECK_INT(t_error.status, status), CHECK(t_error.operand > 0), check_poison(&f, call);
                 bt.checks++, bt_free_all();
@@ -1620,7 +1693,8 @@ TEST(supports_is_true) {
     static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
                               BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
                               BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE,
-                              BSR_OP_SUM_MM,      BSR_OP_CONV,          BSR_OP_CONV_WEIGHT_GRADIENT};
+                              BSR_OP_SUM_MM,      BSR_OP_CONV,          BSR_OP_CONV_WEIGHT_GRADIENT,
+                              BSR_OP_CHAIN_MM,    BSR_OP_SAMPLED_CHAIN_MM};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1643,6 +1717,16 @@ TEST(supports_is_true) {
                     case BSR_OP_SUM_MM: {
                         bsr_term term = BSR_ZERO;
                         term.a = &a, term.b = &b, term.alpha = 1, status = bsr_sum_mm(ctx, 0, NULL, &term, 1, NULL, &c, &e);
+                        break;
+                    }
+                    case BSR_OP_CHAIN_MM: { /* all in one type but the result */
+                        bsr_dense middle = t_output(in, 4, 5, ROW, NO_BATCH), last = t_output(out, 6, 5, ROW, NO_BATCH);
+                        status = bsr_chain_mm(ctx, BSR_TRANS_C, &a, &b, NULL, &middle, 0, NULL, 1, &a, NULL, &last, &e);
+                        break;
+                    }
+                    case BSR_OP_SAMPLED_CHAIN_MM: {
+                        bsr_matrix middle = t_matrix_output(&a, in, PACKED);
+                        status = bsr_sampled_chain_mm(ctx, 0, 1, &x, &y, NULL, NULL, &middle, 0, NULL, 1, &b, NULL, &c, &e);
                         break;
                     }
                     case BSR_OP_CONV:
@@ -1787,6 +1871,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"all_operations_are_called", all_operations_are_called},
         {"valid_calls", valid_calls},
+        {"timing", timing},
         {"every_call", every_call},
         {"bad_products", bad_products},
         {"bad_gradients", bad_gradients},

@@ -109,7 +109,9 @@ static void poison(const void *data) {
             const bsr_exec *const e = &exec_;           \
             if (!ctx) continue;                         \
             way = way_, poison(out);                    \
-            if (RUN_OK(call)) compare;                  \
+            if (RUN_OK(call)) {                         \
+                compare;                                \
+            }                                           \
         }                                               \
         way = 0, (void)T_WAY(0);                        \
     } while (0)
@@ -237,6 +239,75 @@ static void random_sum_mm(int turn) {
                 alike ? " alike" : "", f.activation, beta);
     want = ref_sum_mm(beta, &input, terms, count, &f, out_type, 0);
     EACH_WAY(out.data, bsr_sum_mm(ctx, beta, &input, terms, count, &f, &out, e), REF_COMPARE(&out, &want, REF_ANY));
+}
+/* Two products; the second is held against what the first gave. */
+static void random_chain_mm(int turn) {
+    const int type = a_type(turn), out_type = type == BSR_I8 ? bt_below(2) ? BSR_I32 : BSR_I8 : type, whole = type == BSR_I8;
+    const uint32_t ta = bt_below(3) ? 0 : BSR_TRANS_A, tc = bt_below(3) ? 0 : BSR_TRANS_C;
+    t_spec s = some_spec(type, FILL_SIGNED, 120), last = some_spec(type, FILL_SIGNED, 120);
+    bsr_epilogue inner = BSR_ZERO, outer = BSR_ZERO;
+    bsr_dense b, middle, out, bias, input;
+    const double beta = bt_below(2) ? 0 : whole ? 2 : 0.5, alpha = whole ? 2 : 0.75;
+    bsr_matrix a, c;
+    ref_result want, want_out;
+    int64_t h, n;
+    s.batch = bt_below(3) ? NO_BATCH : s.batch, s.ragged = s.ragged && s.batch.dims;
+    h = ta ? s.c * s.block_cols : s.r * s.block_rows; /* the second has as many */
+    *(tc ? &last.block_rows : &last.block_cols) = ta ? s.block_cols : s.block_rows, *(tc ? &last.r : &last.c) = ta ? s.c : s.r;
+    last.nnz = last.r * last.c * bt_range(5, 90) / 100, last.batch = narrowed(s.batch);
+    last.ragged = last.ragged && last.batch.dims;
+    n = some_columns(&s, easy ? 160 : 80);
+    if (some_columns(&last, 160) < n) n = some_columns(&last, n);
+    describe(&s, ta ? ", A^T" : ""), describe(&last, tc ? ", C^T" : ""), bt_describe("%d columns, beta %g", (int)n, beta);
+    a = t_matrix(&s), c = t_matrix(&last);
+    if (ta && bt_below(4)) t_attach_transposed(&a);
+    if (tc && bt_below(4)) t_attach_transposed(&c);
+    b = t_random(type, ta ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    middle = t_output(type, h, n, some_layout(), s.batch);
+    out = t_output(out_type, tc ? c.cols : c.rows, n, some_layout(), s.batch);
+    bias = t_random(whole ? (int)BSR_I32 : type, h, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    input = t_random(out_type, out.rows, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    inner.bias = bt_below(2) ? &bias : NULL, inner.activation = whole ? 0 : (int32_t)bt_below(5);
+    outer.activation = whole ? 0 : (int32_t)bt_below(5);
+    want = ref_dense_addmm(0, NULL, 1, ta, &a, &b, &inner, type, 0);
+    EACH_WAY(out.data, bsr_chain_mm(ctx, ta | tc, &a, &b, &inner, &middle, beta, &input, alpha, &c, &outer, &out, e),
+             REF_COMPARE(&middle, &want, REF_ANY);
+             want_out = ref_dense_addmm(beta, &input, alpha, tc ? BSR_TRANS_A : 0, &c, &middle, &outer, out_type, 0);
+             REF_COMPARE(&out, &want_out, REF_ANY); poison(middle.data));
+}
+/* Products at stored blocks, an activation of theirs, a product of that. */
+static void compare_sampled_chain(const ref_result *want, const bsr_map_options *f, const bsr_matrix *product,
+                                  const bsr_matrix *middle, uint32_t op, const bsr_dense *c, const bsr_dense *out) {
+    const bsr_operand none = BSR_ZERO;
+    const ref_result then = ref_dense_addmm(0, NULL, 1, op, middle, c, NULL, out->dtype, 0);
+    REF_COMPARE_MATRIX(product, want, REF_ANY);
+    REF_CHECK_MAP(f, 1, product, 0, none, middle, 0);
+    REF_COMPARE(out, &then, REF_ANY);
+    poison(product->values), poison(middle->values);
+}
+static void random_sampled_chain_mm(int turn) {
+    const int type = a_type(turn), kept = type == BSR_I8 ? (int)BSR_F32 : type;
+    const uint32_t trans = bt_below(3) ? 0 : BSR_TRANS_A;
+    const int middle_type = type == BSR_I8 ? (int)BSR_F32 : type;
+    t_spec s = some_spec(type, FILL_SIGNED, 120);
+    const int64_t k = some_columns(&s, easy ? 160 : 80), n = some_columns(&s, easy ? 160 : 80);
+    bsr_map_options f = BSR_ZERO;
+    bsr_matrix bare, product, middle;
+    bsr_dense x, y, c, out;
+    ref_result want;
+    s.nnz = s.r * s.c * bt_range(5, 90) / 100, f.function = (int32_t)bt_below(5);
+    describe(&s, trans ? ", A^T" : ""), bt_describe("K %d, %d columns, activation %d", (int)k, (int)n, f.function);
+    bare = t_matrix(&s), product = t_matrix_output(&bare, kept, some_blocks());
+    middle = t_matrix_output(&bare, middle_type, some_blocks());
+    if (trans && bt_below(4)) t_attach_transposed(&middle);
+    x = t_random(type, bare.rows, k, some_layout(), s.batch, 0, FILL_SIGNED);
+    y = t_random(type, k, bare.cols, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    c = t_random(middle_type, trans ? bare.rows : bare.cols, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    out = t_output(middle_type, trans ? bare.cols : bare.rows, n, some_layout(), s.batch);
+    want = ref_sampled(0, NULL, 1, &x, &y, s.batch, s.batch, kept, 0);
+    EACH_WAY(out.data,
+             bsr_sampled_chain_mm(ctx, trans, 1, &x, &y, &f, &product, &middle, 0, NULL, 1, &c, NULL, &out, e),
+             compare_sampled_chain(&want, &f, &product, &middle, trans, &c, &out));
 }
 static void random_sampled_addmm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};

@@ -97,7 +97,7 @@ TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows")
                   (i32, "gpu_count gpu_capacity row_count row_capacity"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
-              (to(TuneRow), "key"), (ptr, "device_status"))
+              (to(TuneRow), "key"), (ptr, "device_status timing"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))

@@ -219,7 +219,8 @@ struct gm_call {
     bool odd;
     bsr_dense dense[16];
     bsr_matrix matrix[8];
-    bsr_epilogue epilogue = BSR_ZERO;
+    bsr_epilogue epilogue[2] = {}; /* a chain has two */
+    int epilogues = 0;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
@@ -294,7 +295,8 @@ struct gm_call {
             bsr_matrix *m = &matrix[i];
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
-        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
+        for (bsr_epilogue &e : epilogue) move(e.alpha_ptr), move(e.beta_ptr), move(e.user_data);
+        move(attention.user_data),
             move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
         move(workspace);
@@ -329,12 +331,12 @@ struct gm_call {
     bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
     const bsr_epilogue *map(const bsr_epilogue *e, bool = false) {
         if (!e) return nullptr;
-        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
-        epilogue.bias = map(e->bias);
-        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true),
-        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
-        epilogue.user_data = place(e->user_data, 4, false, false, true);
-        return &epilogue;
+        bsr_epilogue *copy = &epilogue[epilogues++];
+        *copy = *e, copy->left_alpha = map(e->left_alpha), copy->right_alpha = map(e->right_alpha), copy->bias = map(e->bias);
+        copy->alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true);
+        copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
+        copy->user_data = place(e->user_data, 4, false, false, true);
+        return copy;
     }
     const bsr_softmax_options *map(const bsr_softmax_options *o, bool = false) {
         if (!o) return nullptr;
@@ -342,6 +344,7 @@ struct gm_call {
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
     }
+    const bsr_conv_shape *map(const bsr_conv_shape *s, bool = false) { return s; } /* the host's */
     const bsr_map_options *map(const bsr_map_options *o, bool = false) {
         if (!o) return nullptr;
         maps = *o, maps.user_data = place(o->user_data, 4, false, false, true);
@@ -525,7 +528,7 @@ struct gm_call {
             return host(ctx, exec);
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
-        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
+        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && found.value > 0) {
             grow((size_t)found.value), e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             status = device(gm.ctx, &e);
             gm_cuda("after the call", cudaStreamSynchronize(gm.stream)), behind((size_t)e.workspace_bytes);
@@ -533,7 +536,7 @@ struct gm_call {
         gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
         if (staged) behind((size_t)e.workspace_bytes);
         gm_cuda("left behind by the call", cudaGetLastError());
-        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != BSR_ITEM_NOT_IMPLEMENTED) {
+        if ((found.item == BSR_ITEM_NOT_IMPLEMENTED || found.item == BSR_ITEM_DTYPE_ON_CUDA) && said.item != found.item) {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
             return host(ctx, exec);
         }
@@ -547,7 +550,7 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
-        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE)
+        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE && exec->query->op < BSR_OP_CONV)
             exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
@@ -795,6 +798,14 @@ TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsi
         GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
         GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
 }
+TF bsr_status gm_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
+                            const bsr_exec *exec) {
+    gm_call g("bsr_conv_prune", ctx, exec);
+    const bsr_dense *df = g.map(filter);
+    return gm_build(
+        &g, m, filter ? filter->rows : 0, GM_TARGET { return bsr_conv_prune(c, filter, sparsity, norm, t, e); },
+        GM_TARGET { return bsr_conv_prune(c, df, sparsity, norm, t, e); });
+}
 TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
 TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                         const bsr_exec *exec) {
@@ -849,6 +860,7 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"bits_for_any_threads", "threads of the CPU backend"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -965,6 +977,10 @@ T_OPERATIONS(X)
 #define bsr_softmax_backward gm_softmax_backward
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
+#define bsr_conv gm_conv
+#define bsr_conv_weight_gradient gm_conv_weight_gradient
+#define bsr_chain_mm gm_chain_mm
+#define bsr_sampled_chain_mm gm_sampled_chain_mm
 #define bsr_attention gm_attention
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
@@ -977,6 +993,7 @@ T_OPERATIONS(X)
 #define bsr_from_block_mask gm_from_block_mask
 #define bsr_random_pattern gm_random_pattern
 #define bsr_prune gm_prune
+#define bsr_conv_prune gm_conv_prune
 #define bsr_build_transposed_index gm_build_transposed_index
 #define bsr_build_schedule gm_build_schedule
 #define bsr_layout_mask gm_layout_mask
