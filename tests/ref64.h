@@ -574,11 +574,12 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                const int64_t off = j - i - o->causal_offset;
+                const double off = (double)(j - i) - (double)o->causal_offset;
                 int allowed = *ref_at(&count, im, i, j) != 0, looked_at = !(o->flags & BSR_ATTENTION_FULL);
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
                 if (looked_at && o->flags & BSR_ATTENTION_CAUSAL && off > 0) allowed = 0;
-                if (looked_at && o->flags & BSR_ATTENTION_WINDOW && !(-o->window_left <= off && off <= o->window_right))
+                if (looked_at && o->flags & BSR_ATTENTION_WINDOW &&
+                    !(-(double)o->window_left <= off && off <= (double)o->window_right))
                     allowed = 0;
                 if (looked_at && o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
 #ifdef BSRSPARSE_USER_FUNCTIONS
