@@ -1471,7 +1471,8 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
                                 const bsr_exec *exec);
 
 /* out = act(beta*input + left (alpha op(M) C) right + bias) with M = f(scale (mat1 mat2)) at middle's stored blocks; op(M) is M^T
-   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits that they have.
+   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits of the plans that they have here
+   (A^T without its index takes the workspace, too).
    middle: M's pattern, with whatever is attached to it; its values, where M goes, may be null: then they are in the workspace
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
