@@ -1572,7 +1572,8 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
                                 const bsr_exec *exec);
 
 /* out = act(beta*input + left (alpha op(M) C) right + bias) with M = f(scale (mat1 mat2)) at middle's stored blocks; op(M) is M^T
-   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits that they have.
+   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits of the plans that they have here
+   (A^T without its index takes the workspace, too).
    middle: M's pattern, with whatever is attached to it; its values, where M goes, may be null: then they are in the workspace
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
@@ -14651,10 +14652,10 @@ static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bs
                                   const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x,
                                   const bsr_epilogue *epilogue, const bsr_dense *out) {
     const int turned = trans == BSR_TRANS_A;
+    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
     BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV, exec));
     BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, w ? w->dtype : 0);
     if (trans && !turned) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
     q->alpha = alpha, q->beta = beta, q->a = w, q->b = x, q->input = input, q->out = out, q->epilogue = epilogue;
     q->trans = turned, q->id_a = BSR_ARG_W, q->id_b = BSR_ARG_X, q->id_out = BSR_ARG_OUT;
     p->shape = shape, p->w = w, p->takes = turned ? out : x, p->gives = turned ? x : out, p->id_w = BSR_ARG_W;

@@ -77,13 +77,15 @@ static bsr_status device_map(const bsr_context *ctx, const bsr_map_options *opti
     bsr_context gpu = like_a_gpu(ctx);
     bsri_call c;
     bsri_map j;
+    bsr_plan plan;
     BSRI_TRY(bsri_begin(&c, &gpu, BSR_OP_MAP, exec));
     BSRI_TRY(bsri_map_check(&c, options ? options : &none, alpha, x, beta, y, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none, j.alpha = alpha,
     j.beta = beta;
     bsri_map_prepare(&c, &j);
-    return bsri_cuda_map(&c, &j);
+    plan = bsri_plan_default(&c);
+    return bsri_cuda_map(&c, &j, &plan, BSRI_PLAN_AND_RUN);
 }
 static bsr_status device_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                                 const bsr_exec *exec) {
