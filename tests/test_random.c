@@ -275,7 +275,8 @@ static void random_chain_mm(int turn) {
     b = t_random(type, ta ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
     middle = t_output(type, h, n, some_layout(), s.batch);
     out = t_output(out_type, tc ? c.cols : c.rows, n, some_layout(), s.batch);
-    bias = t_random(whole ? (int)BSR_I32 : bsr_dtype_size(type) == 1 ? (int)BSR_F32 : type, h, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    bias = t_random(whole ? (int)BSR_I32 : bsr_dtype_size(type) == 1 ? (int)BSR_F32 : type, h, 1, ROW, narrowed(s.batch), 0,
+                    FILL_SIGNED);
     input = t_random(out_type, out.rows, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
     inner.bias = bt_below(2) ? &bias : NULL, inner.activation = whole ? 0 : (int32_t)bt_below(5);
     outer.activation = whole ? 0 : (int32_t)bt_below(5);
