@@ -21,6 +21,7 @@ static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tens
 
 /* --- numbers --- */
 #define BSRI_MMA_CODE
+static int bsri_dev_thread() { return (int)threadIdx.x; }
 #define BSRI_DEV_LOG2E 1.44269504f
 struct __nv_bfloat16 {
     uint16_t u;
