@@ -114,7 +114,8 @@ template <class S, class F> static void fragment_sums(S (&c)[4], const uint32_t 
     for (unsigned i = 0; i < 4; i++) {
         const unsigned row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
         for (unsigned w = 0; w < 8; w++)
-            c[i] = add(c[i], fragments[warp + row % 8 * 4 + w % 4][row / 8 + w / 4 * 2], fragments[warp + col * 4 + w % 4][4 + w / 4]);
+            c[i] = add(c[i], fragments[warp + row % 8 * 4 + w % 4][row / 8 + w / 4 * 2],
+                       fragments[warp + col * 4 + w % 4][4 + w / 4]);
     }
     __syncwarp();
 }
@@ -130,7 +131,8 @@ template <> void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], u
     if (numbers_of_halves[1] == 0)
         for (uint32_t i = 0; i < 1 << 16; i++) numbers_of_halves[i] = bsri_f16_to_f32((uint16_t)i);
     fragment_sums(c, a, b0, b1, [](float s, uint32_t x, uint32_t y) {
-        return s + numbers_of_halves[x & 0xffff] * numbers_of_halves[y & 0xffff] + numbers_of_halves[x >> 16] * numbers_of_halves[y >> 16];
+        s += numbers_of_halves[x & 0xffff] * numbers_of_halves[y & 0xffff];
+        return s + numbers_of_halves[x >> 16] * numbers_of_halves[y >> 16];
     });
 }
 
@@ -181,7 +183,8 @@ template <class P> static int launched(void (*kernel)(const P, bsri_gate), const
     return 0;
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
-    if (c->shared > STATIC_AT || sizeof(bsri_mma_scaled_storage) > 11 << 10) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
+    static_assert(sizeof(bsri_mma_scaled_storage) <= 11 << 10, "what the host leaves for it");
+    if (c->shared > STATIC_AT) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     ran[c->kernel]++;
     switch (c->kernel) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
@@ -202,8 +205,27 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     }
 }
 /* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */
-static int only; /* a tier, or 0 */
-static int bsri_emulate_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key) {
+/* The dense operand, mostly laid by one of the ways that tensor cores want. */
+static bsr_dense laid(const bsr_dense *b, int columns) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(b->dtype), item = (b->rows + unit) * (b->cols + unit);
+    const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
+    bsr_dense d = *b;
+    int64_t i, j, n, step = (item + unit) / unit * unit;
+    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit;
+    d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
+    for (i = b->batch_dims - 1; i >= 0; i--) d.batch_stride[i] = step, step *= b->batch[i];
+    d.data = bt_alloc((size_t)(step * (int64_t)bsr_dtype_size(b->dtype)), 16), bt_mark_output(d.data);
+    for (n = 0; n < batch.count; n++)
+        for (i = 0; i < b->rows; i++)
+            for (j = 0; j < b->cols; j++)
+                memcpy(bsri_at(d.data, d.dtype, bsri_dense_offset(&batch, n, &d) + i * d.row_stride + j * d.col_stride),
+                       bsri_at(b->data, b->dtype, bsri_dense_offset(&batch, n, b) + i * b->row_stride + j * b->col_stride),
+                       bsr_dtype_size(d.dtype));
+    return d;
+}
+static int bsri_emulate_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key) {
+    bsri_product of = *asked, *const job = &of;
+    bsr_dense b;
     bsr_context gpu = *c->ctx;
     bsr_plan plan = BSR_ZERO, way = BSR_ZERO;
     bsr_exec e = *c->exec;
@@ -217,9 +239,13 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job, con
     static const uint32_t ways[] = {BSR_PLAN_STAGES_DENSE, BSR_PLAN_STAGES_OUT, BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT,
                                     BSR_PLAN_TURNS_DENSE, BSR_PLAN_TURNS_DENSE | BSR_PLAN_STAGES_OUT,
                                     BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH};
-    if (e.workspace && bt_below(2)) way.flags = ways[bt_below(6)], e.plan = &way;
+    const int first = e.workspace && bt_below(2) ? (int)bt_below(6) : 6, step = bt_below(2) ? 1 : 5;
     call.ctx = &gpu, call.exec = &e;
-    if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
+    if (bt_below(8)) b = laid(job->b, (int)bt_below(2)), job->b = &b;
+    for (int i = 0; i < 6 && first < 6; i++) {
+        way.flags = ways[(first + i * step) % 6], e.plan = &way;
+        if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
+    }
     e.plan = NULL;
     return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
 }
