@@ -135,6 +135,35 @@ TEST(steps) {
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
+/* Items of one matrix whose columns stand beside each other, as they would in one product; each has scales of its own. */
+TEST(items_as_columns) {
+    static const int64_t sides[] = {8, 32, 64, 128}, widths[] = {1, 1, 3, 16};
+    int k;
+    for (k = 0; k < 36; k++) {
+        const int type = bytes[k % 3], a_kind = k / 3 % 2 ? ALONG : SQUARE, b_kind = k / 6 % 2 ? ALONG : SQUARE;
+        const int trans = k % 5 == 0;
+        const int64_t side = sides[bt_below(4)], n = widths[bt_below(4)], large = 300 / side + 1;
+        const t_shape batch = k / 12 % 2 ? t_batch(2, 2, 3, 0, 0) : t_batch(1, 4, 0, 0, 0);
+        t_spec s = t_spec_of(type, side, side, trans ? large : 2, trans ? 2 : large, large);
+        bsr_scales sa, sb;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        bsr_matrix a;
+        bsr_dense b, out;
+        ref_result want;
+        bt_case("%d: %s, %dx%d, N %d, a by %s, b by %s", k, bsr_dtype_name(type), (int)side, (int)side, (int)n, kinds[a_kind],
+                kinds[b_kind]);
+        a = t_matrix(&s), b = t_random(type, trans ? a.rows : a.cols, n, COL, batch, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, trans ? a.cols : a.rows, n, COL, batch);
+        sa = scales_of(a_kind, BSR_F32, a.rows, a.cols, NULL, k % 4 ? batch : NO_BATCH, FILL_SIGNED);
+        sb = scales_of(b_kind, BSR_F32, b.rows, b.cols, NULL, batch, FILL_SIGNED);
+        if (k % 3) e.a_scales = &sa;
+        e.b_scales = &sb;
+        want = ref_dense_addmm(0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
 /* All ones, each band of groups a power of two of its own: sums are exact, and a scale taken from another place shows. Sizes off
    tiles; as many columns as groups along K, so that arrays of scales have each other's shapes. */
 TEST(bands_of_ones) {
@@ -303,6 +332,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products},
         {"steps", steps},
+        {"items_as_columns", items_as_columns},
         {"bands_of_ones", bands_of_ones},
         {"odd_scales", odd_scales},
         {"rows_and_columns_are_factors", rows_and_columns_are_factors},
