@@ -94,14 +94,14 @@ TEST(products) {
 TEST(steps) {
     static const int64_t sides[] = {32, 64, 96, 128, 192, 256};
     int k;
-    for (k = 0; k < 90; k++) {
+    for (k = 0; k < 60; k++) {
         const int a_type = bytes[k % 3], b_type = t_mixed(a_type), trans = (int)bt_below(2);
         const int dims = bt_below(3) ? 0 : (int)bt_range(1, 2);
         const int a_kind = (int)bt_below(4), b_kind = (int)bt_below(3); /* 0: none; 1, 2: groups; 3: of stored blocks */
         const int64_t br = sides[bt_below(6)], bc = bt_below(2) ? br : sides[bt_below(6)];
         const int64_t n0 = bt_range(1, 3), n1 = bt_range(1, 2);
         const int64_t n = dims ? bt_range(1, 20) : bt_below(2) ? 16 * bt_range(1, 9) : bt_range(1, 140);
-        const int64_t down = 320 / br + 1, across = 640 / bc + 1, along = 32 * bt_range(0, 5), lines = bt_range(0, 40);
+        const int64_t down = 260 / br + 1, across = 520 / bc + 1, along = 32 * bt_range(0, 5), lines = bt_range(0, 40);
         t_spec s = t_spec_of(a_type, br, bc, bt_range(1, trans ? across : down), bt_range(1, trans ? down : across), 0);
         bsr_scales sa, sb;
         bsr_matrix a;
