@@ -21548,8 +21548,9 @@ static void bsri_drop_last(bsri_product_views *v) {
     v->a.batch_dims -= v->a.batch_dims > 0, b->dims--;
     *b = bsri_batch_of(b->dims, b->size);
 }
-static int bsri_merge_able(const bsri_product *job) { /* a user function is told where it is */
-    return !(job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) && job->batch.dims > 0 && job->batch.count > 1;
+static int bsri_merge_able(const bsri_product *job) { /* a user function is told where it is; scales are of items and columns */
+    const int user = job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE;
+    return !bsri_is_scaled(job) && !user && job->batch.dims > 0 && job->batch.count > 1;
 }
 /* Items whose columns stand beside each other already, with one matrix, are one product: as many dimensions, from the last one
    on, as that holds for. 1: *v is that product. */
@@ -21642,6 +21643,10 @@ static bsri_view bsri_stage_index(bsri_staged_product *t, const bsr_matrix *a, i
     t->of.a.transposed_index = t->s.base + t->s.view_at, t->s.flags |= BSR_PLAN_BUILDS_INDEX;
     return v;
 }
+/* Are there scales of `cols` columns where an operand has n? */
+static int bsri_scales_reach(const bsri_scaling *s, int64_t n, int64_t cols) {
+    return !s->of.data || !s->line || (cols - 1) / s->line_group == (n - 1) / s->line_group;
+}
 /* The product with its operands laid anew in the ways that are asked for; scratch: what building the transposed index takes, -1:
    it is not built. 0: there is nothing to lay, or it can't be. */
 static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, int64_t scratch, bsri_staged_product *t) {
@@ -21656,6 +21661,7 @@ static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, 
     if (items && (!bsri_stage_mergeable(job, v) || !bsri_mul(n, items->count, &wide) || wide > INT32_MAX)) return 0;
     cols = ways & BSRI_STAGE_OUT && !by_columns ? bsri_ceil_div(wide, unit) * unit : wide;
     if (cols != wide && job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) return 0;
+    if (!bsri_scales_reach(&job->b_scales, n, cols)) return 0;
     if (ways & BSRI_STAGE_OUT) {
         v->out = bsri_stage_view(&t->s, items, job->out, cols, by_columns, NULL), t->s.flags |= BSR_PLAN_STAGES_OUT;
     }
