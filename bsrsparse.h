@@ -7774,6 +7774,7 @@ static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t c
    yet; they are none of op(A)'s or b's then. */
 static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
     const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.rows || !x->of.cols) x->of.data = NULL; /* no products: nothing is scaled, nothing may be read */
     if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
     *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
     if (!one && rows) view->rows = x->of.rows * x->of.cols;
