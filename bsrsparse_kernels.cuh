@@ -13710,7 +13710,7 @@ template <class S> struct bsri_gradient_consumer {
             }
             store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
         }
-        if (!__any_sync(~0u, is(SHIELD))) return;
+        if (!S::SPILT && !__any_sync(~0u, is(SHIELD))) return; /* of ds that was kept nobody knows what was forbidden */
 #pragma unroll 1
         for (int h = 0; h < 2; h++) {
             const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
