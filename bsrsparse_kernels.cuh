@@ -12467,7 +12467,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __g
                   "as the tile says");
     const int warp = threadIdx.x / 32;
     if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
-    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+    if (m.p.q.cols < L::HD || m.p.v.cols < L::HD) /* zero queries times anything might be NaN; of values all is looked at */
         for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     bsri_pdl_wait();
