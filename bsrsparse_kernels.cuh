@@ -10201,7 +10201,8 @@ struct bsri_dev_query {
         begin_item(p);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        low = row + p.causal_offset - p.before;
+        limit = bsri_min(k_rows, bsri_min(row + rows, q_rows) + p.causal_offset + p.after); /* pages of others may be none */
         if (row >= q_rows) end = first;
         return true;
     }
@@ -11931,6 +11932,11 @@ struct bsri_decode_unit {
         kind = m.p.kind ? m.p.kind + cols + from : nullptr;
         keys = m.keys;
         if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        if (m.p.lengths.q_lengths) { /* rows that are not there ask for no key: of pages that they alone see there may be none */
+            const int there = m.p.lengths.q_lengths[b];
+            if (q_first >= there) keys = 0;
+            else q_last = min(q_last, there - 1);
+        }
         counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
         table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
     }
