@@ -15455,16 +15455,20 @@ static bsri_moe_pattern bsri_moe_pattern_of(const bsr_moe_routing *r, const bsr_
     p.each = r->experts ? bsri_block_cols(m) / r->experts : 0, p.dtype = m->index_dtype;
     return p;
 }
-/* One of m's index arrays, to be written. */
+/* One of m's index arrays, to be written, or that nothing is written to. */
 static bsr_status bsri_check_moe_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, const void *data, int64_t n,
-                                       int item) {
+                                       int item, int role) {
     const int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), one = 1;
     bsri_span s;
-    if (!data) return n ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
+    if (!data) return n && role == BSRI_WRITE ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, data, size, BSR_ARG_MATRIX));
     if (!bsri_span_make(&s, BSR_ARG_MATRIX, data, size, 1, &n, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, n);
-    return bsri_check_span(c, set, &s, 1, BSRI_WRITE, 0);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+static bsr_status bsri_check_moe_arrays(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int role) {
+    BSRI_TRY(bsri_check_moe_array(c, set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL, role));
+    return bsri_check_moe_array(c, set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL, role);
 }
 static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
     int64_t need;
@@ -15476,8 +15480,7 @@ static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing 
     BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
     if (!bsri_on_cuda(c)) need = r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz < need) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, need);
-    BSRI_TRY(bsri_check_moe_array(c, &set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL));
-    return bsri_check_moe_array(c, &set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL);
+    return bsri_check_moe_arrays(c, &set, m, BSRI_WRITE);
 }
 BSRI_CUDA_PART(bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *p, const bsr_matrix *m, const bsri_view *v,
                void *buffer))
@@ -15509,6 +15512,7 @@ static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing 
     blocks = bsri_on_cuda(c) ? m->nnz
                              : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    BSRI_TRY(bsri_check_moe_arrays(c, &set, m, BSRI_READ));
     return bsri_check_view_buffer(c, &set, buffer, bytes, need);
 }
 BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
