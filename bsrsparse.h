@@ -1707,7 +1707,7 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
 /* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
    one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
    page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
-   no key is attended may be anything. */
+   lengths, block kinds, causality and window leave no key to any query may be anything; they are not read. */
 typedef struct bsr_pages {
     const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
     int64_t stride;       /* from one item to the next; 0: all share one row */
@@ -7774,6 +7774,7 @@ static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t c
    yet; they are none of op(A)'s or b's then. */
 static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
     const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.rows || !x->of.cols) x->of.data = NULL; /* no products: nothing is scaled, nothing may be read */
     if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
     *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
     if (!one && rows) view->rows = x->of.rows * x->of.cols;
@@ -10306,23 +10307,33 @@ static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, 
                                 : p->first * f->d->row_stride;
     return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
 }
+/* Keys of a stored block of block column bc, by their place in the block, that one of the query rows [first, end) may attend to,
+   as far as lengths, kinds, causality and window say: *from to the result - 1. None other is read, nor its page looked up. */
+static int64_t bsri_attention_reach(const bsri_query_tile *t, int64_t block, int64_t bc, int64_t first, int64_t end,
+                                    int64_t *from) {
+    const bsri_attention *j = t->job;
+    const int64_t at = bc * j->mask->block_cols, keys = bsri_attention_keys(t, bc) - at;
+    const int kind = bsri_attention_kind(t, block);
+    *from = 0;
+    if (kind == BSR_BLOCK_SKIP || first >= end) return 0;
+    if (kind == BSR_BLOCK_FULL) return keys;
+    *from = bsri_max(0, first + j->causal_offset - j->before - at);
+    return bsri_min(keys, end + j->causal_offset + j->after - at);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
    diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
-    const int64_t low = bsri_tile_row(t) + j->causal_offset - j->before;
-    const int64_t high = bsri_tile_row(t) + t->rows + j->causal_offset + j->after;
+    const int64_t row = bsri_tile_row(t), last_row = bsri_min(row + t->rows, t->q_rows);
     t->pieces = 0, t->cols = 0;
-    while (*p < end && bsri_tile_row(t) < t->q_rows) {
+    while (*p < end && row < t->q_rows) {
         const int64_t bc = bsri_index(t->mask.col, m->index_dtype, *p), first = bc * m->block_cols;
         const int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
-        const int kind = bsri_attention_kind(t, *p), full = kind == BSR_BLOCK_FULL;
-        const int64_t last = full ? bsri_attention_keys(t, bc) : bsri_min(bsri_attention_keys(t, bc), high);
+        int64_t from, width;
+        const int64_t last = bsri_attention_reach(t, *p, bc, row, last_row, &from);
         bsri_piece *piece = &t->piece[t->pieces];
-        int64_t width;
-        if (!full) *inner = bsri_max(*inner, low - first);
-        width = kind == BSR_BLOCK_SKIP ? 0 : last - first - *inner;
+        *inner = bsri_max(*inner, from), width = last - *inner;
         if (width <= 0) {
             *p += 1, *inner = 0;
             continue;
@@ -10331,7 +10342,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         width = bsri_min(width, room);
         if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
-        piece->full = full;
+        piece->full = bsri_attention_kind(t, *p) == BSR_BLOCK_FULL;
         t->pieces++, t->cols += width, *inner += width;
     }
     return t->cols;
@@ -10892,35 +10903,13 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
-/* The pages in which an item of the batch has keys: are they in the pool? */
-static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
-    const bsr_matrix *m = j->mask;
-    const bsr_lengths *l = j->options->lengths;
-    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
-    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
-    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
-    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
-    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
-    int64_t p, page;
-    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
-        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
-        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
-            if (table[page] < 0 || table[page] >= j->pages)
-                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
-    }
-    return BSR_OK;
-}
+/* The pages' table: is there one, and where does it lie? */
 static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
     const bsr_pages *pages = j->options->pages;
-    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
     const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
-    int64_t item;
     if (!pages) return BSR_OK;
     if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
-    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
-    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
-        BSRI_TRY(bsri_attention_check_table(c, j, item));
-    return BSR_OK;
+    return bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride);
 }
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
@@ -10964,6 +10953,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->before = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_left)) : 2 * far;
     j->after = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_right)) : 2 * far;
     if (o->flags & BSR_ATTENTION_CAUSAL) j->after = bsri_min(j->after, 0);
+    if (j->before + j->after < 0) j->before = j->after = -2 * far; /* what lets nothing through, for several rows neither */
     j->softcap = o->softcap;
     j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
     j->keep[0] = 1, j->keep[1] = 0;
@@ -10978,6 +10968,34 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->tiles = bsri_ceil_div(j->mask->block_rows, j->tile_rows);
     j->group = bsri_ceil_div(16, j->tile_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->mask) * j->tiles, j->group);
+}
+
+/* The pages that an item of the batch reads: are they in the pool? On the CPU, when all else of the call is known. */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const int64_t size = j->k->rows, height = j->mask->block_rows;
+    bsri_query_tile t;
+    int64_t br, p, page;
+    t.job = j, bsri_attention_item(&t, item, NULL, NULL, NULL);
+    for (br = 0; br < bsri_block_rows(j->mask); br++) {
+        const int64_t end = bsri_index(t.mask.crow, j->mask->index_dtype, br + 1);
+        for (p = bsri_index(t.mask.crow, j->mask->index_dtype, br); p < end; p++) {
+            const int64_t bc = bsri_index(t.mask.col, j->mask->index_dtype, p), at = bc * j->mask->block_cols;
+            int64_t from, last = bsri_attention_reach(&t, p, bc, br * height, bsri_min((br + 1) * height, t.q_rows), &from);
+            for (page = (at + from) / size; from < last && page <= (at + last - 1) / size; page++)
+                if (t.table[page] < 0 || t.table[page] >= j->pages)
+                    return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS,
+                                     t.position.batch * j->options->pages->stride + page, t.table[page]);
+        }
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_tables(const bsri_call *c, const bsri_attention *j) {
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    int64_t item;
+    if (!j->options->pages || bsri_on_cuda(c)) return BSR_OK;
+    for (item = 0; item < j->batch.count; item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
 }
 
 /* Does anything but causality stand between product and softmax? */
@@ -11012,6 +11030,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
                                                             BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64), BSRI_WRITE));
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check_tables(&c, &j));
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
@@ -15436,16 +15455,20 @@ static bsri_moe_pattern bsri_moe_pattern_of(const bsr_moe_routing *r, const bsr_
     p.each = r->experts ? bsri_block_cols(m) / r->experts : 0, p.dtype = m->index_dtype;
     return p;
 }
-/* One of m's index arrays, to be written. */
+/* One of m's index arrays, to be written, or that nothing is written to. */
 static bsr_status bsri_check_moe_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, const void *data, int64_t n,
-                                       int item) {
+                                       int item, int role) {
     const int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), one = 1;
     bsri_span s;
-    if (!data) return n ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
+    if (!data) return n && role == BSRI_WRITE ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, data, size, BSR_ARG_MATRIX));
     if (!bsri_span_make(&s, BSR_ARG_MATRIX, data, size, 1, &n, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, n);
-    return bsri_check_span(c, set, &s, 1, BSRI_WRITE, 0);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+static bsr_status bsri_check_moe_arrays(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int role) {
+    BSRI_TRY(bsri_check_moe_array(c, set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL, role));
+    return bsri_check_moe_array(c, set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL, role);
 }
 static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
     int64_t need;
@@ -15457,8 +15480,7 @@ static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing 
     BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
     if (!bsri_on_cuda(c)) need = r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz < need) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, need);
-    BSRI_TRY(bsri_check_moe_array(c, &set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL));
-    return bsri_check_moe_array(c, &set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL);
+    return bsri_check_moe_arrays(c, &set, m, BSRI_WRITE);
 }
 BSRI_CUDA_PART(bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *p, const bsr_matrix *m, const bsri_view *v,
                void *buffer))
@@ -15490,6 +15512,7 @@ static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing 
     blocks = bsri_on_cuda(c) ? m->nnz
                              : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    BSRI_TRY(bsri_check_moe_arrays(c, &set, m, BSRI_READ));
     return bsri_check_view_buffer(c, &set, buffer, bytes, need);
 }
 BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,

@@ -10209,7 +10209,8 @@ struct bsri_dev_query {
         begin_item(p);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        low = row + p.causal_offset - p.before;
+        limit = bsri_min(k_rows, bsri_min(row + rows, q_rows) + p.causal_offset + p.after); /* pages of others may be none */
         if (row >= q_rows) end = first;
         return true;
     }
@@ -11939,6 +11940,11 @@ struct bsri_decode_unit {
         kind = m.p.kind ? m.p.kind + cols + from : nullptr;
         keys = m.keys;
         if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        if (m.p.lengths.q_lengths) { /* rows that are not there ask for no key: of pages that they alone see there may be none */
+            const int there = m.p.lengths.q_lengths[b];
+            if (q_first >= there) keys = 0;
+            else q_last = min(q_last, there - 1);
+        }
         counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
         table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
     }
@@ -12475,7 +12481,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __g
                   "as the tile says");
     const int warp = threadIdx.x / 32;
     if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
-    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+    if (m.p.q.cols < L::HD || m.p.v.cols < L::HD) /* zero queries times anything might be NaN; of values all is looked at */
         for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     bsri_pdl_wait();
@@ -13718,7 +13724,7 @@ template <class S> struct bsri_gradient_consumer {
             }
             store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
         }
-        if (!__any_sync(~0u, is(SHIELD))) return;
+        if (!S::SPILT && !__any_sync(~0u, is(SHIELD))) return; /* of ds that was kept nobody knows what was forbidden */
 #pragma unroll 1
         for (int h = 0; h < 2; h++) {
             const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);

@@ -847,6 +847,8 @@ TEST(bad_routings) {
         memset(f->r.offsets, 0, 16); f->outputs = 0);
     BAD(MOE_INDEX, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, 9, f->m.nnz = 9);
     BAD(MOE_INDEX, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, ANY, f->bytes--);
+    BAD(MOE_INDEX, BSR_ITEM_OVERLAP, BSR_ARG_BUFFER, -1, BSR_ARG_MATRIX, f->m.col_indices = f->buffer);
+    BAD(MOE_INDEX, BSR_ITEM_OVERLAP, BSR_ARG_BUFFER, -1, BSR_ARG_MATRIX, f->m.crow_indices = f->buffer);
     BAD(ROUTE, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_EXPERTS, -1, BSR_F32, f->source.dtype = BSR_F32);
     BAD(ROUTE, BSR_ITEM_MOE_EXPERT, BSR_ARG_EXPERTS, 5, 3, t_set(&f->source, 0, 2, 1, 3));
     BAD(ROUTE, BSR_ITEM_MOE_CAPACITY, BSR_ARG_ROUTING, 7, 10, f->r.rows = 8; f->r.status = NULL; f->outputs = 4);

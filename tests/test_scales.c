@@ -280,6 +280,31 @@ TEST(rows_and_columns_are_factors) {
         for (i = 0; i < m * n; i++) CHECK_NEAR(t_get(&again, 0, i / n, i % n), t_get(&out, 0, i / n, i % n), 0);
     }
 }
+/* Operands without products: their scales have no elements, and nothing is read of them. */
+TEST(no_products) {
+    int k;
+    for (k = 0; k < 8; k++) {
+        const int trans = k & 1;
+        const t_spec s = t_spec_of(BSR_E4M3, 8, 16, trans ? 0 : 3, trans ? 3 : 0, 0);
+        const int64_t m = trans ? 48 : 24;
+        bsr_scales sa = BSR_ZERO, sb = BSR_ZERO;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        bsr_matrix a;
+        bsr_dense b, out, bias, x, y;
+        ref_result want;
+        bt_case("%d", k);
+        a = t_matrix(&s), b = t_random(BSR_E5M2, 0, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, m, 7, ROW, NO_BATCH), bias = t_random(BSR_F32, m, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        x = bsr_dense_row_major(NULL, BSR_F32, trans ? 0 : 24, trans ? 48 : 0), y = bsr_dense_row_major(NULL, BSR_F32, 0, 7);
+        sa.scale = &x, sa.group_rows = trans ? 128 : 1, sa.group_cols = trans ? 1 : 128;
+        sb.scale = &y, sb.group_rows = 128, sb.group_cols = 1;
+        e.a_scales = k & 2 ? &sa : NULL, e.b_scales = k & 4 ? &sb : NULL, e.bias = &bias;
+        want = ref_dense_addmm(0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, 0);
+    }
+}
 static void refused(bsr_status status, int item, int operand, const bsr_scales *sa, const bsr_scales *sb, const bsr_matrix *a,
                     const bsr_dense *b, int out_type) {
     bsr_epilogue e = BSR_ZERO;
@@ -336,6 +361,7 @@ int main(int argc, char **argv) {
         {"bands_of_ones", bands_of_ones},
         {"odd_scales", odd_scales},
         {"rows_and_columns_are_factors", rows_and_columns_are_factors},
+        {"no_products", no_products},
         {"what_is_refused", what_is_refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
