@@ -81,10 +81,10 @@ static double generate(cache *c, bsr_plan *plans, int32_t *tokens, float *scores
 int main(int argc, char **argv) {
     uint64_t random = 1;
     double worst = 0;
-    int32_t *tokens[2];
-    float *scores[2];
-    cache c[LAYERS];
-    bsr_plan *plans;
+    static int32_t *tokens[2]; /* the arrays end with the program */
+    static float *scores[2];
+    static cache c[2][LAYERS];
+    static bsr_plan *plans;
     int64_t i, l, same, paged;
     batch = option(argc, argv, "--batch", 8, 1, 4096, "sequences at once");
     steps = option(argc, argv, "--steps", 256, 32, 65536, "tokens of each");
@@ -103,12 +103,12 @@ int main(int argc, char **argv) {
     for (i = 0; i < HEADS; i++) slopes[i] = (float)pow(2, -(double)(i + 1));
     for (paged = 1; paged >= 0; paged--) {
         const int64_t size = paged ? page : keys, pages = paged ? batch * (seen + 1) : batch;
-        for (l = 0; l < LAYERS; l++) c[l] = cache_make(size, pages, batch, keys / size, KV_HEADS, HEAD, &random);
+        for (l = 0; l < LAYERS; l++) c[paged][l] = cache_make(size, pages, batch, keys / size, KV_HEADS, HEAD, &random);
         tokens[paged] = (int32_t *)allocate((steps + 1) * batch, sizeof(int32_t));
         scores[paged] = (float *)allocate(steps * batch * WORDS, sizeof(float));
         printf("%-13s %6.0f tokens/s, ", paged ? "with pages:" : "without them:",
-               (double)(batch * steps) / generate(c, plans, tokens[paged], scores[paged], &worst));
-        printf("keys and values in %.0f KB\n", (double)((pages - c->least) * size * KV_HEADS * HEAD * LAYERS) * 4e-3);
+               (double)(batch * steps) / generate(c[paged], plans, tokens[paged], scores[paged], &worst));
+        printf("keys and values in %.0f KB\n", (double)((pages - c[paged]->least) * size * KV_HEADS * HEAD * LAYERS) * 4e-3);
     }
     same = !memcmp(tokens[0], tokens[1], (size_t)((steps + 1) * batch) * sizeof **tokens) &&
            !memcmp(scores[0], scores[1], (size_t)(steps * batch * WORDS) * sizeof **scores);
