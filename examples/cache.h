@@ -1,4 +1,4 @@
-/* A cache of keys and values in pages, of bf16: which page of the pool holds what. */
+/* What decode has besides its model: a cache of keys and values in pages, of bf16; attention by loops; a draw. */
 #ifndef CACHE_H
 #define CACHE_H
 #include "example.h"
@@ -84,6 +84,25 @@ static inline double cache_compare(const cache *c, const bsr_matrix *mask, const
             for (d = 0; d < c->width; d++) worst = worse(worst, fabs(o[d] / sum - (double)out[(b * heads + h) * c->width + d]));
         }
     return free(o), worst;
+}
+
+static inline void normalise(const float *x, int64_t n, int64_t width, float *y) { /* each row over its root mean square */
+    int64_t r, i;
+    for (r = 0; r < n; r++, x += width, y += width) {
+        double sum = 1e-6;
+        for (i = 0; i < width; i++) sum += (double)x[i] * (double)x[i] / (double)width;
+        for (i = 0; i < width; i++) y[i] = (float)((double)x[i] / sqrt(sum));
+    }
+}
+/* A number below n, drawn with probabilities that go with exp(score). */
+static inline int32_t draw(const float *score, int64_t n, uint64_t *random) {
+    double most = -HUGE_VAL;
+    int64_t i, best = 0;
+    for (i = 0; i < n; i++) {
+        const double s = (double)score[i] - log(-log(random_uniform(random)));
+        if (s > most) most = s, best = i;
+    }
+    return (int32_t)best;
 }
 
 #endif

@@ -31,6 +31,16 @@ static inline void adam(parameters *p, double rate, int t) {
     }
 }
 
+/* The transposed index: where the blocks of a column are. Gradients go by it. */
+static inline void attach_index(bsr_matrix *m) {
+    uint64_t bytes;
+    char *index;
+    REQUIRE(bsr_transposed_index_size(builder, m, &bytes, &run), &error);
+    index = (char *)allocate((int64_t)bytes + 64, 1), index += 64 - (uintptr_t)index % 64;
+    REQUIRE(bsr_build_transposed_index(builder, m, index, bytes, &run), &error);
+    m->transposed_index = index;
+}
+
 typedef struct layer {
     bsr_matrix w, dw; /* one pattern, two sets of values */
     parameters p;
@@ -38,16 +48,11 @@ typedef struct layer {
 static inline layer layer_make(int64_t rows, int64_t cols, int64_t block, double sparsity, uint64_t *random) {
     const int64_t blocks = rows / block * (cols / block);
     void *crow = allocate(rows / block + 1, sizeof(int32_t)), *col = allocate(blocks, sizeof(int32_t));
-    uint64_t bytes;
-    char *index;
     layer l;
     l.w = bsr_matrix_make(rows, cols, block, block, blocks, crow, col, BSR_I32, NULL, BSR_F32);
     REQUIRE(bsr_random_pattern(builder, random_bits(random), sparsity, &l.w, &run), &error); /* sets nnz */
     l.p = parameters_make(l.w.nnz * block * block, 1 / sqrt((1 - sparsity) * (double)cols), random);
-    REQUIRE(bsr_transposed_index_size(builder, &l.w, &bytes, &run), &error);
-    index = (char *)allocate((int64_t)bytes + 64, 1), index += 64 - (uintptr_t)index % 64;
-    REQUIRE(bsr_build_transposed_index(builder, &l.w, index, bytes, &run), &error);
-    l.w.transposed_index = index, l.dw = l.w, l.w.values = l.p.value, l.dw.values = l.p.gradient;
+    attach_index(&l.w), l.dw = l.w, l.w.values = l.p.value, l.dw.values = l.p.gradient;
     return l;
 }
 /* Columns of a product as rows in memory: what belongs to one token stands together. */
@@ -69,23 +74,42 @@ static inline void backward(layer *l, const float *x, const float *dy, int64_t n
                                 bsr_operand_sparse(&l->dw), bsr_operand_dense(dx ? &d_in : NULL), &run),
             &error);
 }
-static inline void normalise(const float *x, int64_t n, int64_t width, float *y) { /* each row over its root mean square */
+/* Mean cross entropy of `n` rows of scores, whose right classes are answer[n], and its gradient; *right: how many are largest. */
+static inline double cross_entropy(const float *score, const int *answer, int64_t n, int64_t classes, float *gradient,
+                                   int *right) {
+    double loss = 0;
     int64_t r, i;
-    for (r = 0; r < n; r++, x += width, y += width) {
-        double sum = 1e-6;
-        for (i = 0; i < width; i++) sum += (double)x[i] * (double)x[i] / (double)width;
-        for (i = 0; i < width; i++) y[i] = (float)((double)x[i] / sqrt(sum));
+    for (*right = 0, r = 0; r < n; r++, score += classes, gradient += classes) {
+        double sum = 0;
+        int64_t best = 0;
+        for (i = 1; i < classes; i++) best = score[i] > score[best] ? i : best;
+        for (i = 0; i < classes; i++) sum += exp((double)(score[i] - score[best]));
+        for (i = 0; i < classes; i++)
+            gradient[i] = (float)((exp((double)(score[i] - score[best])) / sum - (i == answer[r])) / (double)n);
+        loss += (log(sum) - (double)(score[answer[r]] - score[best])) / (double)n, *right += best == answer[r];
     }
+    return loss;
 }
-/* A number below n, drawn with probabilities that go with exp(score). */
-static inline int32_t draw(const float *score, int64_t n, uint64_t *random) {
-    double most = -HUGE_VAL;
-    int64_t i, best = 0;
-    for (i = 0; i < n; i++) {
-        const double s = (double)score[i] - log(-log(random_uniform(random)));
-        if (s > most) most = s, best = i;
+/* The gradient against (loss(p + e d) - loss(p - e d)) / 2e for a direction d, half random, half the gradient's: the relative
+   difference. */
+static inline double difference(parameters *p, double (*loss)(void), double e, uint64_t *random) {
+    float *d = (float *)allocate(2 * p->count, sizeof *d), *keep = d + p->count;
+    double size = 0, slope = 0, found = 0;
+    int64_t i;
+    int side;
+    memcpy(keep, p->value, (size_t)p->count * sizeof *keep);
+    for (i = 0; i < p->count; i++) size += (double)p->gradient[i] * (double)p->gradient[i] / (double)p->count;
+    for (i = 0; i < p->count; i++) {
+        d[i] = (float)((double)p->gradient[i] + sqrt(size) * random_normal(random));
+        slope += (double)d[i] * (double)p->gradient[i];
     }
-    return (int32_t)best;
+    e /= sqrt(2 * size);
+    for (side = -1; side <= 1; side += 2) {
+        for (i = 0; i < p->count; i++) p->value[i] = (float)((double)keep[i] + side * e * (double)d[i]);
+        found += side * loss() / (2 * e);
+    }
+    memcpy(p->value, keep, (size_t)p->count * sizeof *keep), release(d);
+    return fabs(found / slope - 1);
 }
 
 #endif
