@@ -1512,7 +1512,6 @@ typedef struct bsr_map_options { /* all zero, or null: nothing but alpha x, in o
    Error before that rounding: each of s, t, their combination and 1/(1-p) rounds once, u relative; f and f' of what they are
    given: 4 u (1 + |x|) max(|f|, 1) for the activations and tanh, sigmoid, 4 u |f| for the others (u = 2^-24 or 2^-53); on CUDA
    f32 results below 2^-126 may be 0.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE, BAD_STRUCTURE (y's or out's pattern is not x's; contents on the CPU), BAD_ARGUMENT (unknown function,
    combination or flag, low and high no interval, dropout_p outside [0, 1], y without a combination or with both members),
    UNSUPPORTED (a program's function in f64, or its gradient). */
@@ -1547,7 +1546,6 @@ typedef enum bsr_reduce_over {
    most (n + 2) u (sum of |terms|), n of them; maxima are exact; one rounding to out's type, as bsr_map rounds. The order of sums
    depends on sizes, pattern, types and GPU model alone: same bits between runs, for any number of threads, any cap of the grid.
    BSR_OVER_COLS is faster with an attached transposed index.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
 BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                               const bsr_exec *exec);
@@ -1578,7 +1576,7 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
    dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
-   copied). c has middle's dtype. Not on CUDA yet: f and product (UNSUPPORTED, NOT_IMPLEMENTED), as bsr_map is not.
+   copied). c has middle's dtype.
    Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
 BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
                                         const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
@@ -1609,7 +1607,7 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
        bsr_dense_mm        dW1^T = dg^T X,  dW3^T = du^T X
        bsr_sum_mm          dX = dg W1^T + du W3^T
        bsr_moe_scatter     dx = sum over slots of dX
-   layer_run in tests/test_moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and
+   examples/moe.h does all this, the maps in place. Only capacities are known to the host: on CUDA everything is captured once and
    replayed with other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is
    behind the rows in use takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of
    zero. Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and
@@ -1698,7 +1696,9 @@ typedef enum bsr_block_kind { /* of a stored block of a mask */
     BSR_BLOCK_KIND_FORCE_32 = 0x7fffffff
 } bsr_block_kind;
 
-typedef struct bsr_lengths { /* in the backend's memory; each may be null. An item has a number as bsr_position.batch counts */
+/* Lengths that each item has of its own, in the backend's memory; each array may be null. An item is a sequence, with all its
+   heads: items are numbered as bsr_position.batch counts, by all batch dimensions but the last, the head. */
+typedef struct bsr_lengths {
     const int32_t *q_lengths, *k_lengths; /* for each item: query rows, keys past them are absent (their lse is -inf, out 0) */
     const int32_t *key_counts;            /* [item][block column]: valid keys at the start of each; the others are absent */
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
@@ -1707,7 +1707,8 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
 /* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
    one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
    page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
-   lengths, block kinds, causality and window leave no key to any query may be anything; they are not read. */
+   lengths, block kinds, causality and window leave no key to any query may be anything; they are not read (examples/decode.c
+   gives them back). Where a page has whole blocks of mask, bits are those of the same keys in a row, under one plan. */
 typedef struct bsr_pages {
     const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
     int64_t stride;       /* from one item to the next; 0: all share one row */
@@ -1749,7 +1750,9 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
-   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. causal_offset is one number for all:
+   where items have different lengths and one query row each, k_lengths alone says where keys end. A mask of batch items x 1
+   has a pattern for each item. In f16 and bf16 on CUDA (sm_80 and
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.

@@ -114,6 +114,37 @@ TEST(pages) {
         ref_run_decode(&t, &e);
     }
 }
+/* Keys in pages of whole blocks against the same keys in a row: one plan, the same bits. */
+TEST(pages_bits) {
+    int k, cases = 240;
+#if defined BSR_MIRROR_H || defined TEST_DECODE
+    bt_skip("each call may run elsewhere, by a plan of its own"), cases = 0;
+#endif
+    for (k = 0; k < cases; k++) {
+        bsr_exec e = t_exec(0);
+        bsr_attention_options o;
+        bsr_dense out, lse;
+        bsr_plan plan;
+        ref_decode t;
+        bt_case("%d", k);
+        decode_new(&t, k, 150, 1);
+        if (k % 2) decode_options(&t);
+        decode_pages(&t);
+        o = t.c.o, o.pages = &t.pages, e.query = &plan;
+        out = t_output(t.c.out.dtype, t.c.out.rows, t.c.out.cols, ROW, t.c.whole);
+        lse = t_output(t.c.lse.dtype, t.c.lse.rows, 1, ROW, t.c.whole);
+        t.c.out = t_output(t.c.out.dtype, t.c.out.rows, t.c.out.cols, ROW, t.c.whole);
+        t.c.lse = t_output(t.c.lse.dtype, t.c.lse.rows, 1, ROW, t.c.whole);
+        if (!RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.k, &t.v, &t.c.mask, &o, &out, &lse, &e))) continue;
+        e.query = NULL, e.plan = &plan, plan.workspace_bytes = 0;
+        RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.k, &t.v, &t.c.mask, &o, &out, &lse, &e));
+        if (t.k.rows % t.c.mask.block_cols) continue; /* else pages cut blocks, and sums have other parts */
+        o.pages = NULL;
+        RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.c.k, &t.c.v, &t.c.mask, &o, &t.c.out, &t.c.lse, &e));
+        CHECK(!memcmp(out.data, t.c.out.data, (size_t)(t_items(&t.c.whole) * out.rows * out.cols) * bsr_dtype_size(out.dtype)));
+        CHECK(!memcmp(lse.data, t.c.lse.data, (size_t)(t_items(&t.c.whole) * lse.rows) * bsr_dtype_size(lse.dtype)));
+    }
+}
 /* Keys and values that are not finite, where some rows may attend to them and others not, or none may. */
 TEST(forbidden_nan) {
     int k;
@@ -139,7 +170,8 @@ TEST(forbidden_nan) {
 }
 
 int main(int argc, char **argv) {
-    static const bt_test tests[] = {{"plain", plain}, {"options", options}, {"pages", pages}, {"forbidden_nan", forbidden_nan}};
+    static const bt_test tests[] = {{"plain", plain}, {"options", options}, {"pages", pages}, {"pages_bits", pages_bits},
+                                    {"forbidden_nan", forbidden_nan}};
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);
     t_contexts_end();
