@@ -30,6 +30,7 @@
      moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
+     masks              block masks of attention: from conditions, from and to lists
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
      weights            safetensors files, in memory
@@ -70,6 +71,7 @@
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
+     mask-calls         block masks of attention: kinds of blocks by conditions, lists; checks, public functions
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
      moe-calls          mixtures of experts: routing, topology, rows to experts and back
@@ -290,6 +292,12 @@
      every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u.
 
+   BLOCK MASKS
+     What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
+     full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
+     kinds of the conditions that attention itself is given, within a pattern or without; FlexAttention's lists come and go by
+     bsr_from_block_lists and bsr_to_block_lists. These three are of the CPU backend, as yet.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -479,7 +487,10 @@ typedef enum bsr_dtype {
     X(BSR_OP_MOE_SCATTER, 44, "moe_scatter")              \
     X(BSR_OP_MOE_WEIGHT_GRADIENT, 45, "moe_weight_gradient")    \
     X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
-    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
+    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")    \
+    X(BSR_OP_BLOCK_MASK, 60, "block_mask")                \
+    X(BSR_OP_FROM_BLOCK_LISTS, 61, "from_block_lists")    \
+    X(BSR_OP_TO_BLOCK_LISTS, 62, "to_block_lists")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -519,7 +530,8 @@ typedef enum bsr_op {
     X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product") \
     X(BSR_ARG_GATE, 80, "gate") X(BSR_ARG_UP, 81, "up") X(BSR_ARG_GATE_OUT, 82, "gate_out")                       \
     X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
-    X(BSR_ARG_WEIGHTS, 86, "weights")
+    X(BSR_ARG_WEIGHTS, 86, "weights") X(BSR_ARG_WITHIN, 90, "within") X(BSR_ARG_KIND, 91, "block_kind") \
+    X(BSR_ARG_LISTS, 92, "lists") X(BSR_ARG_FULL_LISTS, 93, "lists' full ones")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -701,7 +713,10 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MOE_OFFSETS, BSR_BAD_STRUCTURE, "offsets[<index>] is <value>: they are multiples of block_rows, from 0 to " \
       "<wanted> at most, and never decrease")                                                                             \
     X(BSR_ITEM_MOE_ROW_OF, BSR_BAD_STRUCTURE, "row_of[<index>] is <value>: -1 to <wanted> are allowed")                 \
-    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")
+    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")               \
+    X(BSR_ITEM_LIST_COUNT, BSR_BAD_STRUCTURE, "counts[<index>] is <value>: 0 to <wanted> are allowed")                  \
+    X(BSR_ITEM_LIST_COLUMN, BSR_BAD_STRUCTURE, "indices[<index>] is <value>: 0 to <wanted> are allowed")                \
+    X(BSR_ITEM_LIST_REPEATS, BSR_BAD_STRUCTURE, "block row <index> of all items names block column <value> twice")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1930,6 +1945,56 @@ BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
                                       uint64_t bytes, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>masks: block masks of attention: from conditions, from and to lists                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The mask that conditions of attention leave, of lq query rows and lk keys: which blocks hold something that is attended (m's
+   pattern), and which of them hold nothing else (block_kind, a bsr_block_kind for each of m's col_indices, with their batch
+   strides; null: not wanted). Attention by m, with these kinds and the same options, is that by `within` (null: all blocks) with
+   options as they are. What lengths leave of a block counts: of it
+       none is allowed: not stored;  all of it: BSR_BLOCK_FULL;  some: BSR_BLOCK_PARTIAL
+   Looked at: causal, window, lengths, key padding that multiplies, mask function; options' own block_kind, which is of within's
+   blocks, and BSR_ATTENTION_FULL, before which no kind counts. With BSR_ATTENTION_MASK_BOOLEAN no block is full, but those that
+   are full in within: m has no values yet, which may forbid. All that only changes scores is passed over, also where it is -inf.
+   m: its batch, block sizes and arrays as in conversions (>>matrices), whose protocol this is: first a call that counts, or room
+   for all blocks; rows and cols are lq and lk rounded up. m->values is left alone. Columns ascend. Items of m are counted as
+   those of attention's output: its last batch dimension is the head, which mask functions see, the others are lengths' items. So
+   a mask whose heads or items share a pattern has a size of 1 there, where no condition asks for them.
+   within has m's block size, columns ascending in each row, a batch that broadcasts to m's.
+   Causality, windows and lengths are told from a block's corners; elements are looked at for functions and padding only, until
+   both an allowed and a forbidden one were met. Scratch: 8 bytes a block row; where elements are looked at 2 bits a block.
+   Errors: as conversions and bsr_attention (options); NULL_POINTER (options' block_kind without within), BAD_SHAPE (within's
+   sizes), BAD_STRUCTURE (on the CPU: within's arrays). CUDA: UNSUPPORTED, as yet. As FlexAttention's create_block_mask, whose
+   blocks at the edge are never full. */
+BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
+                                  const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec);
+
+/* FlexAttention's lists of block columns, packed: how many a block row has, [batch...][block rows], and which, [batch...][block
+   rows][width], of which those behind the count mean nothing. Its kv_num_blocks, kv_indices are counts, indices, and its
+   full_kv_num_blocks, full_kv_indices the others, of blocks in which nothing is forbidden (both null: no such list). Those of
+   columns, q_num_blocks and so on, are the lists of the transposed mask. */
+typedef struct bsr_block_lists {
+    int32_t *counts, *indices; /* in the backend's memory */
+    int64_t width;
+    int32_t *full_counts, *full_indices;
+    int64_t full_width;
+} bsr_block_lists;
+
+/* Their mask: m's pattern, and block_kind as of bsr_block_mask (null: not wanted): PARTIAL of the first list, FULL of the other.
+   m's rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone. Columns ascend in m,
+   in whatever order they are listed. Errors: as conversions; BAD_STRUCTURE (on the CPU: a count above the width, a column out of
+   range, one that a row names twice). CUDA: UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
+BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
+                                        const bsr_exec *exec);
+
+/* The lists of m with its kinds (null: all partial), in the order of m's columns; skipped blocks are left out. lists' arrays are
+   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: CAPACITY (error.value:
+   the width that a list must have), OVERFLOW (block columns above 2^31 - 1), BAD_ARGUMENT (an unknown kind), BAD_STRUCTURE (m).
+   CUDA: UNSUPPORTED, as yet. */
+BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
+                                      const bsr_block_lists *lists, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layouts: DeepSpeed's sparsity configurations                                                 */
@@ -10708,7 +10773,7 @@ static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile
 static double bsri_attention_number(const bsri_attention *j, int64_t item, const bsr_dense *d, double otherwise) {
     return d ? bsri_load_f64(d->data, d->dtype, bsri_dense_offset(&j->batch, item, d)) : otherwise;
 }
-static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
+BSRI_UNUSED BSRI_HD static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
     return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
 }
 /* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
@@ -13142,6 +13207,9 @@ struct bsri_build {
     const bsri_entries *entries;
     const struct bsri_merge *merge;
     const struct bsri_group *group;
+    const struct bsri_conditions *conditions;
+    const struct bsri_lists *lists;
+    uint8_t *kind;  /* of each block, as m's columns; null: not wanted */
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
@@ -14467,6 +14535,452 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
                               void *crow, void *row, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
     bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
     return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
+}
+
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mask-calls: block masks of attention: kinds of blocks by conditions, lists; checks, public functions */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What stands between a block and its elements. Host and kernels go by the same rules. */
+typedef struct bsri_conditions {
+    bsr_matrix to, within;        /* without its arrays where it is absent */
+    bsri_batch batch;             /* to's */
+    bsr_dense padding;            /* that multiplies; data null: absent */
+    int64_t lq, lk, heads;
+    int64_t low, high;            /* columns that a row may see: row + low to row + high */
+    bsr_lengths lengths;
+    const uint8_t *within_kind; /* null: all partial */
+    const void *user_data;
+    int32_t function, has_within;
+    int32_t full, never_full; /* lengths are the only conditions; something is left that may forbid */
+} bsri_conditions;
+enum { BSRI_BLOCK_LOOK = 3 }; /* a kind that only its elements tell */
+
+/* The part of a block that there is: rows top to bottom - 1, columns left to right - 1. */
+typedef struct bsri_rectangle {
+    int64_t top, bottom, left, right;
+} bsri_rectangle;
+BSRI_UNUSED BSRI_HD static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
+    const int64_t at = bsri_divide(item, p->heads), br = p->to.block_rows, bc = p->to.block_cols;
+    const int32_t *counts = p->lengths.key_counts;
+    bsri_rectangle t;
+    t.top = r * br, t.bottom = bsri_min(t.top + br, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
+    t.left = c * bc, t.right = bsri_min(t.left + bc, bsri_attention_length(p->lengths.k_lengths, at, p->lk));
+    if (counts) t.right = bsri_min(t.right, t.left + counts[at * p->lengths.key_counts_stride + c]);
+    return t;
+}
+/* What the corners say. kind: within's. */
+BSRI_UNUSED BSRI_HD static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
+    const int64_t least = t->left - (t->bottom - 1), most = t->right - 1 - t->top;
+    if (t->top >= t->bottom || t->left >= t->right || kind == BSR_BLOCK_SKIP) return BSR_BLOCK_SKIP;
+    if (p->full || kind == BSR_BLOCK_FULL) return BSR_BLOCK_FULL;
+    if (most < p->low || least > p->high || p->low > p->high) return BSR_BLOCK_SKIP;
+    if (p->function || p->padding.data) return BSRI_BLOCK_LOOK;
+    return !p->never_full && least >= p->low && most <= p->high ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+}
+/* Block columns first to *end - 1 of block row r are those in which the corners may leave something, were the counts of keys not
+   there. */
+BSRI_UNUSED BSRI_HD static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
+    const int64_t at = bsri_divide(item, p->heads), top = r * p->to.block_rows;
+    const int64_t bottom = bsri_min(top + p->to.block_rows, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
+    const int64_t keys = bsri_attention_length(p->lengths.k_lengths, at, p->lk);
+    const int64_t low = p->full ? 0 : bsri_max(0, top + p->low);
+    const int64_t high = p->full ? keys : bsri_min(keys, bottom + p->high);
+    *end = 0;
+    if (top >= bottom || low >= high || (!p->full && p->low > p->high)) return 0;
+    *end = bsri_ceil_div(high, p->to.block_cols);
+    return bsri_divide(low, p->to.block_cols);
+}
+/* Where block column c stands in a row of columns that ascend, from `low` to `high` - 1; -1: nowhere. */
+BSRI_UNUSED BSRI_HD static int64_t bsri_column_place(const void *col, int index_dtype, int64_t low, int64_t high, int64_t c) {
+    const int64_t end = high;
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (bsri_index(col, index_dtype, mid) < c) low = mid + 1;
+        else high = mid;
+    }
+    return low < end && bsri_index(col, index_dtype, low) == c ? low : -1;
+}
+
+/* Looks at the elements: BSR_BLOCK_SKIP, _PARTIAL or _FULL. */
+static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_rectangle *t) {
+    const bsri_bias padding = bsri_bias_make(&p->batch, item, p->padding.data ? &p->padding : NULL, BSR_MASK_MUL);
+    const bsri_mask_function allow = p->function ? bsri_user_masks[p->function - BSR_USER_FUNCTION_BASE] : NULL;
+    bsr_position at;
+    int allowed = 0, forbidden = p->never_full;
+    at.batch = bsri_divide(item, p->heads), at.head = item - at.batch * p->heads;
+    for (at.row = t->top; at.row < t->bottom; at.row++) {
+        const int64_t low = bsri_max(t->left, at.row + p->low), high = bsri_min(t->right, at.row + p->high + 1);
+        forbidden |= high - low < t->right - t->left;
+        for (at.col = low; at.col < high && !(allowed && forbidden); at.col++) {
+            const int open = (!padding.data || bsri_load_f64(padding.data, padding.dtype, at.col * padding.col_stride) != 0) &&
+                             (!allow || allow(&at, p->user_data));
+            allowed |= open, forbidden |= !open;
+        }
+        if (allowed && forbidden) return BSR_BLOCK_PARTIAL;
+    }
+    return !allowed ? BSR_BLOCK_SKIP : forbidden ? BSR_BLOCK_PARTIAL : BSR_BLOCK_FULL;
+}
+
+/* Candidates of one block row, one after another: within's blocks, or those of a range. */
+typedef struct bsri_candidates {
+    const bsri_conditions *p;
+    bsri_item within;
+    const uint8_t *kind;
+    int64_t item, r, at, end, col; /* at: of within's entries, or of the columns */
+    bsri_rectangle there;
+} bsri_candidates;
+static bsri_candidates bsri_candidates_of(const bsri_conditions *p, int64_t item, int64_t r) {
+    bsri_candidates x;
+    memset(&x, 0, sizeof x);
+    x.p = p, x.item = item, x.r = r;
+    if (!p->has_within) {
+        x.at = bsri_block_range(p, item, r, &x.end);
+        return x;
+    }
+    x.within = bsri_matrix_item(&p->batch, item, &p->within);
+    x.at = bsri_index(x.within.crow, p->within.index_dtype, r), x.end = bsri_index(x.within.crow, p->within.index_dtype, r + 1);
+    if (p->within_kind) x.kind = p->within_kind + bsri_matrix_walk(&p->batch, item, &p->within).col;
+    return x;
+}
+/* The class of the next one, or -1. */
+static int bsri_candidates_next(bsri_candidates *x) {
+    const int kind = x->kind && x->at < x->end ? (int)x->kind[x->at] : BSR_BLOCK_PARTIAL;
+    if (x->at >= x->end) return -1;
+    x->col = x->p->has_within ? bsri_index(x->within.col, x->p->within.index_dtype, x->at) : x->at;
+    x->at++, x->there = bsri_block_there(x->p, x->item, x->r, x->col);
+    return bsri_block_class(x->p, &x->there, kind);
+}
+
+/* What was found of blocks whose elements were looked at: stored in bits, full in as many behind them. */
+static void bsri_bits_of_conditions(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    const int64_t item = i / b->rows, r = i % b->rows;
+    uint64_t *stored = b->bits + i * b->row_words, *full = stored + b->batch.count * b->item_words;
+    bsri_candidates x = bsri_candidates_of(b->conditions, item, r);
+    int kind;
+    while ((kind = bsri_candidates_next(&x)) >= 0) {
+        if (kind != BSRI_BLOCK_LOOK) continue;
+        kind = bsri_block_look(b->conditions, item, &x.there);
+        if (kind != BSR_BLOCK_SKIP) bsri_bit_set(stored, x.col);
+        if (kind == BSR_BLOCK_FULL) bsri_bit_set(full, x.col);
+    }
+}
+static int64_t bsri_row_of_conditions(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_conditions *p = b->conditions;
+    const uint64_t *stored = b->bits + (item * b->rows + r) * b->row_words, *full = stored + b->batch.count * b->item_words;
+    uint8_t *kinds = to && b->kind ? b->kind + bsri_matrix_walk(&b->batch, item, &b->to).col + at : NULL;
+    bsri_candidates x = bsri_candidates_of(p, item, r);
+    int64_t n = 0;
+    int kind;
+    if (!to && !p->has_within && !p->lengths.key_counts && !b->row_words) return x.end - x.at;
+    while ((kind = bsri_candidates_next(&x)) >= 0) {
+        if (kind == BSRI_BLOCK_LOOK)
+            kind = !bsri_bit_get(stored, x.col) ? BSR_BLOCK_SKIP : bsri_bit_get(full, x.col) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+        if (kind == BSR_BLOCK_SKIP) continue;
+        if (to) bsri_put_block(b, to, at + n, x.col, NULL, b->to.dtype, 0, 0, 0, 0);
+        if (kinds) kinds[n] = (uint8_t)kind;
+        n++;
+    }
+    return n;
+}
+
+BSRI_SELDOM_BEGIN
+
+/* A target's kinds. */
+static bsr_status bsri_check_kind_output(const bsri_call *c, bsri_spans *set, const bsri_build *b, const uint8_t *kind) {
+    const int64_t one = 1;
+    if (!kind || b->count_only) return BSR_OK;
+    return bsri_check_array(c, set, &b->to, BSR_ARG_KIND, kind, 1, b->to.col_batch_stride, 1, &b->to.nnz, &one, BSRI_WRITE, 0);
+}
+static bsr_status bsri_block_mask_check(const bsri_call *c, bsri_build *b, int64_t lq, int64_t lk, const bsr_attention_options *o,
+                                        const bsr_matrix *within, const uint8_t *kind) {
+    const int64_t far = INT64_MAX / 4;
+    bsri_attention j;
+    bsri_spans set;
+    set.count = 0;
+    if (lq < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, 0, lq);
+    if (lk < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, 1, lk);
+    if (lq > far || lk > far) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_attention_check_options(c, o));
+    BSRI_TRY(bsri_check_matrix_sizes(c, &b->to, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_join(c, &b->batch, b->to.batch_dims, b->to.batch, BSR_ARG_MATRIX));
+    memset(&j, 0, sizeof j);
+    j.options = o, j.mask = within ? within : &b->to, j.batch = b->batch;
+    j.heads = b->to.batch_dims ? b->to.batch[b->to.batch_dims - 1] : 1;
+    if (within) {
+        BSRI_TRY(bsri_check_matrix(c, &set, within, BSR_ARG_WITHIN, BSRI_ANY, BSRI_PATTERN));
+        if (within->block_rows != b->to.block_rows)
+            return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_WITHIN, 0, within->block_rows, b->to.block_rows);
+        if (within->block_cols != b->to.block_cols)
+            return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_WITHIN, 1, within->block_cols, b->to.block_cols);
+        if (within->rows != b->to.rows)
+            return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_WITHIN, -1, within->rows, b->to.rows);
+        if (within->cols != b->to.cols)
+            return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_WITHIN, -1, within->cols, b->to.cols);
+        BSRI_TRY(bsri_check_batch_fits(c, &b->batch, within->batch_dims, within->batch, BSR_ARG_WITHIN));
+        BSRI_TRY(bsri_check_structure(c, within, BSR_ARG_WITHIN, 1));
+    } else if (o->block_kind) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_WITHIN, -1, 0);
+    BSRI_TRY(bsri_check_bias(c, &set, &b->batch, o->key_padding_mask, 1, lk, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_attention_check_kinds(c, &set, &j));
+    b->batch = bsri_batch_none();
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    return bsri_check_kind_output(c, &set, b, kind);
+}
+/* offset + sign * step, as far as sizes go. */
+static int64_t bsri_distance(int64_t offset, int64_t step, int sign) {
+    const int64_t far = INT64_MAX / 4;
+    const double sum = (double)offset + sign * (double)step;
+    if (!(fabs(sum) < (double)far)) return sum < 0 ? -far : far;
+    return (int64_t)(sign < 0 ? (uint64_t)offset - (uint64_t)step : (uint64_t)offset + (uint64_t)step);
+}
+/* What the arguments mean. */
+static void bsri_conditions_make(bsri_conditions *p, const bsri_build *b, int64_t lq, int64_t lk, const bsr_attention_options *o,
+                                 const bsr_matrix *within) {
+    const int64_t far = INT64_MAX / 4; /* as sizes at most, and safe to add to one */
+    const int window = (o->flags & BSR_ATTENTION_WINDOW) != 0;
+    memset(p, 0, sizeof *p);
+    p->to = b->to, p->batch = bsri_batch_of(b->to.batch_dims, b->to.batch), p->lq = lq, p->lk = lk;
+    p->heads = b->to.batch_dims ? b->to.batch[b->to.batch_dims - 1] : 1;
+    if (within) p->within = *within, p->has_within = 1, p->within_kind = o->flags & BSR_ATTENTION_FULL ? NULL : o->block_kind;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->full = (o->flags & BSR_ATTENTION_FULL) != 0, p->never_full = (o->flags & BSR_ATTENTION_MASK_BOOLEAN) != 0;
+    p->low = window ? bsri_distance(o->causal_offset, o->window_left, -1) : -far;
+    p->high = window ? bsri_distance(o->causal_offset, o->window_right, 1) : far;
+    if (o->flags & BSR_ATTENTION_CAUSAL) p->high = bsri_min(p->high, bsri_distance(o->causal_offset, 0, 1));
+    if (o->key_padding_mask && o->key_padding_mode == BSR_MASK_MUL) p->padding = bsri_dense_used(o->key_padding_mask);
+    p->function = o->mask_function, p->user_data = o->user_data;
+}
+BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
+                                  const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec) {
+    const bsr_attention_options *o = options ? options : &bsri_attention_defaults;
+    bsri_conditions p;
+    bsri_scratch scratch;
+    bsri_call c;
+    bsri_build b;
+    double elements;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_BLOCK_MASK, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, lq, lk, 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_block_mask_check(&c, &b, lq, lk, o, within, block_kind));
+    bsri_conditions_make(&p, &b, lq, lk, o, within);
+    b.conditions = &p, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    b.batch = p.batch;
+    if ((p.function || p.padding.data) && !p.full) {
+        BSRI_TRY(bsri_build_all_blocks(&c, &b));
+        if (!bsri_mul(b.item_words, 2, &b.item_words)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    }
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    b.item_words /= 2, b.row = bsri_row_of_conditions;
+    elements = (double)lq * (double)lk * (double)b.batch.count;
+    if (b.row_words) bsri_for_each(&c, b.batch.count * b.rows, 2 * elements, bsri_bits_of_conditions, &b);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
+}
+
+BSRI_SELDOM_END
+
+/* --- lists --- */
+
+/* bsr_block_lists as they are gone through. */
+typedef struct bsri_lists {
+    bsr_block_lists list;
+    const bsr_matrix *m;       /* to lists: the mask, */
+    const uint8_t *m_kind;     /* its kinds, or null, */
+    bsri_batch batch;
+    int64_t rows, most[2];     /* block rows; the longest list of each sort */
+} bsri_lists;
+/* Marks what list `full` of a row names; returns 1 + a block column that is named again, or 0. */
+static int64_t bsri_list_mark(const bsri_build *b, int64_t i, int full) {
+    const bsr_block_lists *l = &b->lists->list;
+    const int64_t width = full ? l->full_width : l->width;
+    const int32_t *counts = full ? l->full_counts : l->counts, *index = (full ? l->full_indices : l->indices);
+    uint64_t *bits = b->bits + i * b->row_words;
+    int64_t k;
+    for (k = 0; counts && k < counts[i]; k++) {
+        const int64_t c = index[i * width + k];
+        if (bsri_bit_get(bits, c)) return c + 1;
+        bsri_bit_set(bits, c);
+        if (full) bsri_bit_set(bits + b->batch.count * b->item_words, c);
+    }
+    return 0;
+}
+static void bsri_bits_of_lists(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    b->first[i] = bsri_list_mark(b, i, 0);
+    if (!b->first[i]) b->first[i] = bsri_list_mark(b, i, 1);
+}
+static int64_t bsri_row_of_kinds(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const int64_t n = bsri_row_of_bits(b, item, r, to, at);
+    const uint64_t *full = b->bits + (b->batch.count + item) * b->item_words + r * b->row_words;
+    uint8_t *kinds = to && b->kind ? b->kind + bsri_matrix_walk(&b->batch, item, &b->to).col : NULL;
+    int64_t p;
+    for (p = at; p < at + n && kinds; p++)
+        kinds[p] = bsri_bit_get(full, bsri_index(to->col, b->to.index_dtype, p)) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+    return n;
+}
+/* One block row of lists that are written: into which list each of its blocks goes. */
+static void bsri_list_row(void *arg, int64_t i) {
+    const bsri_lists *x = (const bsri_lists *)arg;
+    const bsr_block_lists *l = &x->list;
+    const int64_t item = bsri_divide(i, x->rows), r = i - item * x->rows;
+    const int dt = x->m->index_dtype;
+    const bsri_item it = bsri_matrix_item(&x->batch, item, x->m);
+    const uint8_t *kind = x->m_kind ? x->m_kind + bsri_matrix_walk(&x->batch, item, x->m).col : NULL;
+    int64_t p = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1), n[2] = {0, 0};
+    for (; p < end; p++) {
+        const int of = kind ? (int)kind[p] : BSR_BLOCK_PARTIAL, full = of == BSR_BLOCK_FULL && l->full_counts;
+        int32_t *to = full ? l->full_indices + i * l->full_width : l->indices + i * l->width;
+        if (of != BSR_BLOCK_SKIP) to[n[full]++] = (int32_t)bsri_index(it.col, dt, p);
+    }
+    l->counts[i] = (int32_t)n[0];
+    while (n[0] < l->width) l->indices[i * l->width + n[0]++] = 0;
+    if (!l->full_counts) return;
+    l->full_counts[i] = (int32_t)n[1];
+    while (n[1] < l->full_width) l->full_indices[i * l->full_width + n[1]++] = 0;
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_check_list_array(const bsri_call *c, bsri_spans *set, const int32_t *data, int64_t n, int operand,
+                                        int role) {
+    const int64_t one = 1;
+    bsri_span s;
+    if (!n) return BSR_OK;
+    if (!data) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, operand, -1, 0);
+    BSRI_TRY(bsri_check_pointer(c, data, 4, operand));
+    if (!bsri_span_make(&s, operand, data, 4, 1, &n, &one)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, n);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+/* Both arrays of one sort. lines: block rows of all items. */
+static bsr_status bsri_check_list(const bsri_call *c, bsri_spans *set, const int32_t *counts, const int32_t *indices,
+                                  int64_t lines, int64_t width, int64_t cols, int operand, int role) {
+    int64_t all, i, k;
+    if (width < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, width);
+    if (!bsri_mul(lines, width, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, width);
+    BSRI_TRY(bsri_check_list_array(c, set, counts, lines, operand, role));
+    BSRI_TRY(bsri_check_list_array(c, set, indices, all, operand, role));
+    for (i = 0; i < lines && role == BSRI_READ; i++) {
+        if (counts[i] < 0 || counts[i] > width)
+            return bsri_fail_wanted(c, BSR_ITEM_LIST_COUNT, operand, i, counts[i], width);
+        for (k = i * width; k < i * width + counts[i]; k++)
+            if (indices[k] < 0 || indices[k] >= cols)
+                return bsri_fail_wanted(c, BSR_ITEM_LIST_COLUMN, operand, k, indices[k], cols - 1);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_check_lists(const bsri_call *c, bsri_spans *set, const bsr_block_lists *l, int64_t lines, int64_t cols,
+                                   int role) {
+    if (!l) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_LISTS, -1, 0);
+    BSRI_TRY(bsri_check_list(c, set, l->counts, l->indices, lines, l->width, cols, BSR_ARG_LISTS, role));
+    if (!l->full_counts && !l->full_indices) return BSR_OK;
+    return bsri_check_list(c, set, l->full_counts, l->full_indices, lines, l->full_width, cols, BSR_ARG_FULL_LISTS, role);
+}
+/* Block rows of all items of m. */
+static bsr_status bsri_check_lines(const bsri_call *c, const bsr_matrix *m, bsri_batch *b, int64_t *lines) {
+    *b = bsri_batch_none();
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_join(c, b, m->batch_dims, m->batch, BSR_ARG_MATRIX));
+    return bsri_mul(b->count, bsri_block_rows(m), lines) ? BSR_OK : bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+}
+/* Both sorts in bits; then the matrix. */
+static bsr_status bsri_lists_build(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    bsri_scratch scratch;
+    int64_t i;
+    b->batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(c, b));
+    if (!bsri_mul(b->item_words, 2, &b->item_words)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
+    b->item_words /= 2, b->row = bsri_row_of_kinds;
+    bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_bits_of_lists, b);
+    for (i = 0; i < b->batch.count * b->rows && !b->first[i];) i++;
+    if (i == b->batch.count * b->rows) return bsri_build_finish(c, b, m, &scratch);
+    i = bsri_fail_wanted(c, BSR_ITEM_LIST_REPEATS, BSR_ARG_LISTS, i, b->first[i] - 1, -1);
+    bsri_scratch_end(c, &scratch);
+    return (bsr_status)i;
+}
+BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
+                                        const bsr_exec *exec) {
+    bsri_lists x;
+    bsri_call c;
+    bsri_build b;
+    int64_t lines;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_BLOCK_LISTS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        set.count = 0;
+        BSRI_TRY(bsri_check_lines(&c, &b.to, &b.batch, &lines));
+        BSRI_TRY(bsri_check_lists(&c, &set, lists, lines, b.cols, BSRI_READ));
+        b.batch = bsri_batch_none();
+        BSRI_TRY(bsri_build_check(&c, &b, &set));
+        BSRI_TRY(bsri_check_kind_output(&c, &set, &b, block_kind));
+    }
+    memset(&x, 0, sizeof x);
+    x.list = *lists, b.lists = &x, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_end(&c, bsri_lists_build(&c, &b, m));
+}
+
+/* How long the lists get, and what kinds there are. */
+static bsr_status bsri_lists_measure(const bsri_call *c, bsri_lists *x) {
+    const int dt = x->m->index_dtype;
+    int64_t item, r, p, end;
+    for (item = 0; item < x->batch.count; item++) {
+        const bsri_item it = bsri_matrix_item(&x->batch, item, x->m);
+        const int64_t at = bsri_matrix_walk(&x->batch, item, x->m).col;
+        for (r = 0; r < x->rows; r++) {
+            int64_t n[2] = {0, 0};
+            p = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
+            for (; p < end; p++) {
+                const int kind = x->m_kind ? (int)x->m_kind[at + p] : BSR_BLOCK_PARTIAL;
+                if (kind > BSR_BLOCK_SKIP) return bsri_fail(c, BSR_ITEM_BLOCK_KIND, BSR_ARG_KIND, at + p, kind);
+                n[kind == BSR_BLOCK_FULL && x->list.full_counts] += kind != BSR_BLOCK_SKIP;
+            }
+            x->most[0] = bsri_max(x->most[0], n[0]), x->most[1] = bsri_max(x->most[1], n[1]);
+        }
+    }
+    if (x->most[0] > x->list.width) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_LISTS, -1, x->most[0]);
+    return x->most[1] > x->list.full_width ? bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_FULL_LISTS, -1, x->most[1]) : BSR_OK;
+}
+BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
+                                      const bsr_block_lists *lists, const bsr_exec *exec) {
+    const int64_t one = 1;
+    bsri_lists x;
+    bsri_call c;
+    double ns;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_BLOCK_LISTS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    memset(&x, 0, sizeof x);
+    x.m = m, x.m_kind = block_kind;
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        int64_t lines;
+        set.count = 0;
+        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
+        BSRI_TRY(bsri_check_lines(&c, m, &x.batch, &lines));
+        if (bsri_block_cols(m) > INT32_MAX) return bsri_fail(&c, BSR_ITEM_INDEX_RANGE, BSR_ARG_LISTS, -1, bsri_block_cols(m));
+        if (block_kind)
+            BSRI_TRY(bsri_check_array(&c, &set, m, BSR_ARG_KIND, block_kind, 1, m->col_batch_stride, 1, &m->nnz, &one,
+                                      BSRI_READ, 0));
+        BSRI_TRY(bsri_check_lists(&c, &set, lists, lines, 0, BSRI_WRITE));
+        BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
+        x.list = *lists, x.rows = bsri_block_rows(m);
+        BSRI_TRY(bsri_lists_measure(&c, &x));
+    }
+    x.list = *lists, x.rows = bsri_block_rows(m), x.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    ns = 4.0 * (double)x.rows * (double)x.batch.count * (double)(lists->width + lists->full_width);
+    if (x.rows) bsri_for_each(&c, x.batch.count * x.rows, ns, bsri_list_row, &x);
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -22828,7 +23342,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
         p.together = bsri_cuda_biases_fit(&p, 16 / es);
-        if (job->compute == BSR_F64) way = p.together && x->dtype == BSR_F64 ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
         else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
             way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }
@@ -26068,6 +26582,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION:
         case BSR_OP_ATTENTION_BACKWARD:
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
+        case BSR_OP_BLOCK_MASK:
+        case BSR_OP_FROM_BLOCK_LISTS:
+        case BSR_OP_TO_BLOCK_LISTS: return BSRI_HAS_ATTENTION;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_SAMPLED_CHAIN_MM:
             return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);
