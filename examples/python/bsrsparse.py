@@ -154,8 +154,8 @@ TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
                                    Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Lengths, AttentionExtra,
-                                   AttentionOptions,                                   ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named,
-                                   ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
+                                   AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo,
+                                   FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
