@@ -30,7 +30,7 @@
      moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
-     masks              block masks of attention: from conditions, from and to lists
+     masks              block masks of attention: from conditions, from and to lists, from scores
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
      weights            safetensors files, in memory
@@ -71,7 +71,7 @@
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
-     mask-calls         block masks of attention: kinds of blocks by conditions, lists; checks, public functions
+     mask-calls         block masks of attention: by conditions, lists, scores; checks, public functions
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
      moe-calls          mixtures of experts: routing, topology, rows to experts and back
@@ -296,7 +296,8 @@
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
      full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
      kinds of the conditions that attention itself is given, within a pattern or without; FlexAttention's lists come and go by
-     bsr_from_block_lists and bsr_to_block_lists. These three are of the CPU backend, as yet.
+     bsr_from_block_lists and bsr_to_block_lists. Masks that change from call to call are chosen by scores: bsr_pool_blocks makes
+     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. These five are of the CPU, as yet.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
@@ -490,7 +491,9 @@ typedef enum bsr_dtype {
     X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")    \
     X(BSR_OP_BLOCK_MASK, 60, "block_mask")                \
     X(BSR_OP_FROM_BLOCK_LISTS, 61, "from_block_lists")    \
-    X(BSR_OP_TO_BLOCK_LISTS, 62, "to_block_lists")
+    X(BSR_OP_TO_BLOCK_LISTS, 62, "to_block_lists")        \
+    X(BSR_OP_POOL_BLOCKS, 63, "pool_blocks")              \
+    X(BSR_OP_SELECT_BLOCKS, 64, "select_blocks")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -531,7 +534,8 @@ typedef enum bsr_op {
     X(BSR_ARG_GATE, 80, "gate") X(BSR_ARG_UP, 81, "up") X(BSR_ARG_GATE_OUT, 82, "gate_out")                       \
     X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
     X(BSR_ARG_WEIGHTS, 86, "weights") X(BSR_ARG_WITHIN, 90, "within") X(BSR_ARG_KIND, 91, "block_kind") \
-    X(BSR_ARG_LISTS, 92, "lists") X(BSR_ARG_FULL_LISTS, 93, "lists' full ones")
+    X(BSR_ARG_LISTS, 92, "lists") X(BSR_ARG_FULL_LISTS, 93, "lists' full ones") \
+    X(BSR_ARG_SCORES, 94, "scores")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -716,7 +720,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")               \
     X(BSR_ITEM_LIST_COUNT, BSR_BAD_STRUCTURE, "counts[<index>] is <value>: 0 to <wanted> are allowed")                  \
     X(BSR_ITEM_LIST_COLUMN, BSR_BAD_STRUCTURE, "indices[<index>] is <value>: 0 to <wanted> are allowed")                \
-    X(BSR_ITEM_LIST_REPEATS, BSR_BAD_STRUCTURE, "block row <index> of all items names block column <value> twice")
+    X(BSR_ITEM_LIST_REPEATS, BSR_BAD_STRUCTURE, "block row <index> of all items names block column <value> twice")  \
+    X(BSR_ITEM_SELECT_FIELD, BSR_BAD_ARGUMENT, "field <index> of the selection can't be <value> (0 top_k, 1 top_p, 2 threshold, " \
+      "3 first, 4 local, 5 combine, 6 causal_offset)")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1947,7 +1953,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
                                       uint64_t bytes, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>masks: block masks of attention: from conditions, from and to lists                          */
+/* >>masks: block masks of attention: from conditions, from and to lists, from scores             */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The mask that conditions of attention leave, of lq query rows and lk keys: which blocks hold something that is attended (m's
@@ -1995,6 +2001,64 @@ BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_
    CUDA: UNSUPPORTED, as yet. */
 BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
                                       const bsr_block_lists *lists, const bsr_exec *exec);
+
+/* out row i = the sum, largest, smallest or mean (kind, a bsr_reduce_kind: SUM, MAX, MIN, MEAN) of rows i * block to (i + 1) *
+   block - 1 of x, column by column, as far as there are. counts (null: all): so many rows at the start of each block count; for
+   each item counts_stride further on (0: all share them), items as in bsr_lengths; clamped. Of no rows: 0, -inf, inf, NaN.
+   x [rows x cols], out [rows / block, rounded up, x cols]; x's batch broadcasts to out's. dtypes: f16, bf16, f32 (in f32;
+   BSR_EXEC_ACCUMULATE_F64: in f64) or f64; out the same or f32. Error of a sum: (n + 2) u sum |x| of n rows, of a mean 1/n of
+   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. CUDA: UNSUPPORTED, as yet.
+   Keys and queries of blocks as MoBA, VSA and Quest pool them. */
+BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                   int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec);
+
+typedef enum bsr_select_flag {
+    BSR_SELECT_CAUSAL       = 1 << 0, /* only blocks with an element where col <= row + causal_offset */
+    BSR_SELECT_SUM_GROUP    = 1 << 1, /* scores, q have more heads than m: those of a group are summed */
+    BSR_SELECT_FORCED_COUNT = 1 << 2, /* blocks that are always kept count for top_k */
+    BSR_SELECT_THRESHOLD    = 1 << 3, /* there is one */
+    BSR_SELECT_FLAG_FORCE_32 = 0x7fffffff
+} bsr_select_flag;
+#define BSR_SELECT_CAUSAL       BSRI_FLAG(BSR_SELECT_CAUSAL)
+#define BSR_SELECT_SUM_GROUP    BSRI_FLAG(BSR_SELECT_SUM_GROUP)
+#define BSR_SELECT_FORCED_COUNT BSRI_FLAG(BSR_SELECT_FORCED_COUNT)
+#define BSR_SELECT_THRESHOLD    BSRI_FLAG(BSR_SELECT_THRESHOLD)
+
+typedef enum bsr_select_combine { /* of a block's scores */
+    BSR_SELECT_SUM = 0,
+    BSR_SELECT_MAX = 1,
+    BSR_SELECT_LOG_SUM_EXP = 2,
+    BSR_SELECT_COMBINE_FORCE_32 = 0x7fffffff
+} bsr_select_combine;
+
+typedef struct bsr_select { /* all zero but scores, or q and k: every block */
+    const bsr_dense *scores; /* for each block, or n x l for each: a whole number of rows and columns; or null: */
+    const bsr_dense *q, *k;  /* scores are q k^T; k may have fewer heads, as in attention */
+    double scale;            /* of scores; 0: 1, of q and k 1/sqrt(their columns) */
+    int64_t top_k;           /* so many blocks of a row at most; 0: no limit */
+    double top_p;            /* no more than it takes to have this share of exp(scores); 0: no limit */
+    double threshold;        /* none with a score below it (a flag) */
+    int64_t first, local;    /* always kept: block columns below `first`; less than `local` away from that of the diagonal,
+                                which is the row's last element's, col = row + causal_offset */
+    int32_t combine;         /* bsr_select_combine */
+    uint32_t flags;          /* BSR_SELECT_* */
+    int64_t causal_offset;
+    int64_t reserved;
+} bsr_select;
+
+/* For each block row of m the blocks that are always kept, and of the others those with the largest scores, until one of the
+   limits is met: equal scores from the left, NaN as -inf. top_p: of the row's sum of exp(score - the largest), over all blocks
+   that may be kept; those that are always kept count. Several scores of a block are combined; before that heads of a group are
+   summed, and scaled.
+   m: its rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone; columns ascend.
+   Scores' and q's batch broadcasts to m's. block_kind as of bsr_block_mask (null: not wanted): PARTIAL where causality forbids
+   some of a block, else FULL. At most block rows x top_k blocks (and those always kept) are stored: capacity enough.
+   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item, 2 bits a block of all.
+   Errors: as conversions; BAD_ARGUMENT (a field out of range, scores beside q or k), BAD_SHAPE (no whole number of scores, or
+   above 2^20), BAD_BATCH (heads). CUDA: UNSUPPORTED, as yet.
+   Block choices as in MoBA, NSA, VSA (top_k), SpargeAttention and FlexPrefill (top_p), SeerAttention (threshold). */
+BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
+                                     const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layouts: DeepSpeed's sparsity configurations                                                 */
@@ -14540,7 +14604,7 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
 BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>mask-calls: block masks of attention: kinds of blocks by conditions, lists; checks, public functions */
+/* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* What stands between a block and its elements. Host and kernels go by the same rules. */
@@ -14981,6 +15045,323 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
     ns = 4.0 * (double)x.rows * (double)x.batch.count * (double)(lists->width + lists->full_width);
     if (x.rows) bsri_for_each(&c, x.batch.count * x.rows, ns, bsri_list_row, &x);
     return bsri_end(&c, BSR_OK);
+}
+
+BSRI_SELDOM_END
+
+/* --- pooling, selection --- */
+
+typedef struct bsri_pool {
+    const bsr_dense *x, *out;
+    const int32_t *counts;
+    int64_t block, stride, heads;
+    bsri_batch batch;
+    int32_t kind, isa, compute, reserved;
+} bsri_pool;
+/* Element by element the larger (the smaller) of both, NaN before all. */
+static void bsri_pool_more(const bsri_pool *j, bsri_bias_row *a, const bsri_bias_row *b, int64_t n) {
+    const int least = j->kind == BSR_REDUCE_MIN;
+    int64_t i;
+    for (i = 0; i < n && j->compute == BSR_F64; i++)
+        if ((least ? b->d[i] < a->d[i] : b->d[i] > a->d[i]) || b->d[i] != b->d[i]) a->d[i] = b->d[i];
+    for (i = 0; i < n && j->compute != BSR_F64; i++)
+        if ((least ? b->f[i] < a->f[i] : b->f[i] > a->f[i]) || b->f[i] != b->f[i]) a->f[i] = b->f[i];
+}
+static void bsri_pool_row(void *arg, int64_t i) {
+    const bsri_pool *j = (const bsri_pool *)arg;
+    const bsr_dense *x = j->x, *o = j->out;
+    const int64_t item = bsri_divide(i, o->rows), r = i - item * o->rows, top = r * j->block;
+    const int64_t from = bsri_dense_offset(&j->batch, item, x), to = bsri_dense_offset(&j->batch, item, o) + r * o->row_stride;
+    const int most = j->kind == BSR_REDUCE_MAX || j->kind == BSR_REDUCE_MIN;
+    int64_t n = bsri_min(j->block, x->rows - top), d, w, k;
+    if (j->counts) n = bsri_max(0, bsri_min(n, j->counts[bsri_divide(item, j->heads) * j->stride + r]));
+    for (d = 0; d < o->cols; d += w) {
+        bsri_bias_row sum, row;
+        w = bsri_min(o->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_fill(j->compute, &sum, w, bsri_reduce_none(j->kind));
+        for (k = 0; k < n; k++) {
+            const int64_t at = from + (top + k) * x->row_stride + d * x->col_stride;
+            bsri_row_load(j->isa, j->compute, &row, bsri_at(x->data, x->dtype, at), x->dtype, x->col_stride, w);
+            if (most) bsri_pool_more(j, &sum, &row, w);
+            else bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, &sum, &row, 1, w);
+        }
+        if (j->kind == BSR_REDUCE_MEAN) bsri_row_scale(j->isa, j->compute, &sum, w, n ? 1.0 / (double)n : (double)NAN);
+        bsri_row_store(j->isa, j->compute, bsri_at(o->data, o->dtype, to + d * o->col_stride), o->dtype, o->col_stride, &sum, w);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_pool_check(const bsri_call *c, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                  int64_t stride, const bsr_dense *out) {
+    bsri_spans set;
+    bsri_batch b;
+    int64_t heads;
+    set.count = 0;
+    if (kind != BSR_REDUCE_SUM && kind != BSR_REDUCE_MAX && kind != BSR_REDUCE_MIN && kind != BSR_REDUCE_MEAN)
+        return bsri_fail(c, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, kind);
+    if (block < 1 || block > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_X, 0, block);
+    BSRI_TRY(bsri_check_dense(c, &set, x, BSR_ARG_X, BSRI_FLOATS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense_sizes(c, out, BSR_ARG_OUT, BSRI_SAME_OR_F32(x->dtype)));
+    if (out->rows != bsri_ceil_div(x->rows, block))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, bsri_ceil_div(x->rows, block));
+    if (out->cols != x->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols, x->cols);
+    b = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, &b, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_batch_fits(c, &b, x->batch_dims, x->batch, BSR_ARG_X));
+    heads = out->batch_dims ? out->batch[out->batch_dims - 1] : 1;
+    BSRI_TRY(bsri_attention_check_lengths(c, &set, counts, out->rows, heads ? b.count / heads : 0, stride));
+    return bsri_check_dense(c, &set, out, BSR_ARG_OUT, BSRI_SAME_OR_F32(x->dtype), BSRI_WRITE);
+}
+BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                   int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_pool j;
+    bsri_call c;
+    bsr_plan p;
+    bsr_dense used[2];
+    double elements;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_POOL_BLOCKS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, x ? x->dtype : 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_pool_check(&c, kind, block, x, counts, counts_stride, out));
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop || !out->rows || !out->cols) return BSR_OK;
+    used[0] = bsri_dense_used(x), used[1] = bsri_dense_used(out);
+    memset(&j, 0, sizeof j);
+    j.x = &used[0], j.out = &used[1], j.counts = counts, j.block = block, j.stride = counts_stride, j.kind = kind;
+    j.heads = out->batch_dims ? out->batch[out->batch_dims - 1] : 1, j.batch = bsri_batch_of(out->batch_dims, out->batch);
+    j.isa = bsri_isa_base(p.kernel), j.compute = bsri_compute_dtype(&c, x->dtype);
+    elements = (double)j.batch.count * (double)x->rows * (double)x->cols;
+    bsri_for_each(&c, j.batch.count * out->rows, bsri_work_ns(elements * (double)bsr_dtype_size(x->dtype), 0, elements / 4),
+                  bsri_pool_row, &j);
+    return bsri_end(&c, BSR_OK);
+}
+
+BSRI_SELDOM_END
+
+/* What is selected from: m's blocks, by scores that are finer by whole numbers. */
+typedef struct bsri_selection {
+    const bsr_select *s;
+    bsri_batch wide, keys;        /* of scores or q, with all heads; of k */
+    int64_t group, k_group;       /* heads whose scores are summed; heads that share one of k */
+    int64_t fine_rows, fine_cols; /* of a block */
+    double scale;
+    const bsri_build *b;
+    int64_t item;                 /* at work: rows of it are gone through by threads */
+    int32_t isa, reserved;
+} bsri_selection;
+
+static int64_t bsri_floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
+/* A fine score of head g of the item's group. */
+static double bsri_select_fine(const bsri_selection *j, int64_t g, int64_t row, int64_t col) {
+    const bsr_select *s = j->s;
+    const int64_t at = j->item * j->group + g;
+    const bsr_dense *q = s->scores ? s->scores : s->q, *k = s->k;
+    const int64_t from = bsri_dense_offset(&j->wide, at, q) + row * q->row_stride;
+    bsri_bias_row a, b;
+    int64_t to, d, w;
+    double sum = 0;
+    if (s->scores) return j->scale * bsri_load_f64(q->data, q->dtype, from + col * q->col_stride);
+    to = bsri_dense_offset(&j->keys, bsri_divide(at, j->k_group), k) + col * k->row_stride;
+    for (d = 0; d < q->cols; d += w) {
+        w = bsri_min(q->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_load(j->isa, BSR_F64, &a, bsri_at(q->data, q->dtype, from + d * q->col_stride), q->dtype, q->col_stride, w);
+        bsri_row_load(j->isa, BSR_F64, &b, bsri_at(k->data, k->dtype, to + d * k->col_stride), k->dtype, k->col_stride, w);
+        sum += bsri_row_dot(j->isa, BSR_F64, &a, &b, w);
+    }
+    return j->scale * sum;
+}
+/* A block's score: NaN counts as the smallest. */
+static double bsri_select_score(const bsri_selection *j, int64_t r, int64_t c) {
+    double top = (double)-INFINITY, sum = 0, v;
+    int64_t i, k, g;
+    int pass;
+    for (pass = 0; pass < 1 + (j->s->combine == BSR_SELECT_LOG_SUM_EXP); pass++) /* the largest first */
+        for (i = r * j->fine_rows; i < (r + 1) * j->fine_rows; i++)
+            for (k = c * j->fine_cols; k < (c + 1) * j->fine_cols; k++) {
+                for (g = 0, v = 0; g < j->group; g++) v += bsri_select_fine(j, g, i, k);
+                if (v != v) return (double)-INFINITY;
+                if (pass) sum += v == top ? 1 : exp(v - top);
+                else if (j->s->combine == BSR_SELECT_SUM) sum += v;
+                else top = v > top ? v : top;
+            }
+    if (j->s->combine == BSR_SELECT_MAX) return top;
+    if (j->s->combine == BSR_SELECT_SUM) return sum == sum ? sum : (double)-INFINITY;
+    return fabs(top) < (double)INFINITY ? top + log(sum) : top;
+}
+/* Is block column a after b in the order of choice: by falling scores, then from the left? */
+static int bsri_select_after(const double *score, int64_t a, int64_t b) {
+    return score[a] < score[b] || (score[a] == score[b] && a > b);
+}
+static void bsri_select_sift(const double *score, int64_t *order, int64_t at, int64_t n) {
+    const int64_t now = order[at];
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= n) break;
+        if (child + 1 < n && bsri_select_after(score, order[child + 1], order[child])) child++;
+        if (!bsri_select_after(score, order[child], now)) break;
+        order[at] = order[child], at = child;
+    }
+    order[at] = now;
+}
+static void bsri_select_sort(const double *score, int64_t *order, int64_t n) {
+    int64_t i;
+    for (i = n / 2 - 1; i >= 0; i--) bsri_select_sift(score, order, i, n);
+    for (i = n - 1; i > 0; i--) {
+        const int64_t last = order[i];
+        order[i] = order[0], order[0] = last, bsri_select_sift(score, order, 0, i);
+    }
+}
+/* Marks block column c, with the kind that causality gives it. */
+static void bsri_select_mark(const bsri_selection *j, int64_t r, int64_t c) {
+    const bsri_build *b = j->b;
+    uint64_t *stored = b->bits + j->item * b->item_words + r * b->row_words;
+    bsri_bit_set(stored, c);
+    if (!(j->s->flags & BSR_SELECT_CAUSAL) || (c + 1) * b->to.block_cols - 1 <= r * b->to.block_rows + j->s->causal_offset)
+        bsri_bit_set(stored + b->batch.count * b->item_words, c);
+}
+static void bsri_select_row(void *arg, int64_t r) {
+    const bsri_selection *j = (const bsri_selection *)arg;
+    const bsri_build *b = j->b;
+    const bsr_select *s = j->s;
+    const int causal = (s->flags & BSR_SELECT_CAUSAL) != 0;
+    const int64_t last = (r + 1) * b->to.block_rows - 1 + s->causal_offset, middle = bsri_floor_div(last, b->to.block_cols);
+    const int64_t end = causal ? bsri_max(0, bsri_min(b->cols, middle + 1)) : b->cols;
+    double *score = b->norm + r * b->cols, top = (double)-INFINITY, all = 0, mass = 0;
+    int64_t *order = (int64_t *)(void *)(b->norm + b->rows * b->cols) + r * b->cols, n = 0, forced = 0, i, c;
+    for (c = 0; c < end; c++) score[c] = bsri_select_score(j, r, c), top = score[c] > top ? score[c] : top;
+    for (c = 0; c < end; c++) all += score[c] == top ? 1 : exp(score[c] - top);
+    for (c = 0; c < end; c++) {
+        if (c >= s->first && !(c > middle - s->local && c < middle + s->local)) {
+            order[n++] = c;
+            continue;
+        }
+        forced++, mass += score[c] == top ? 1 : exp(score[c] - top);
+        bsri_select_mark(j, r, c);
+    }
+    bsri_select_sort(score, order, n);
+    for (i = 0; i < n; i++) {
+        c = order[i];
+        if (s->top_k && i + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) break;
+        if (s->top_p > 0 && mass >= s->top_p * all) break;
+        if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[c] >= s->threshold)) break;
+        mass += score[c] == top ? 1 : exp(score[c] - top), bsri_select_mark(j, r, c);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_select_check_options(const bsri_call *c, const bsr_select *s) {
+    const uint32_t known = BSR_SELECT_CAUSAL | BSR_SELECT_SUM_GROUP | BSR_SELECT_FORCED_COUNT | BSR_SELECT_THRESHOLD;
+    if (!s) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    if (s->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)s->flags);
+    if (s->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, s->reserved);
+    if (s->top_k < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 0, s->top_k);
+    if (!(s->top_p >= 0 && s->top_p <= 1)) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 1, 0);
+    if ((s->flags & BSR_SELECT_THRESHOLD) && s->threshold != s->threshold)
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 2, 0);
+    if (s->first < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 3, s->first);
+    if (s->local < 0 || s->local > INT64_MAX / 4) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 4, s->local);
+    if (s->combine < BSR_SELECT_SUM || s->combine > BSR_SELECT_LOG_SUM_EXP)
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 5, s->combine);
+    if (s->causal_offset > INT64_MAX / 4 || s->causal_offset < -(INT64_MAX / 4))
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 6, s->causal_offset);
+    if (!(fabs(s->scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_OPTIONS, -1, 0);
+    if (s->scores && (s->q || s->k)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, BSR_ARG_SCORES, -1, 0);
+    if (!s->scores && !s->q) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Q, -1, 0);
+    return s->scores || s->k ? BSR_OK : bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_K, -1, 0);
+}
+/* Heads, groups and how many scores a block has; needed without checks too. */
+static bsr_status bsri_select_batch(const bsri_call *c, bsri_selection *j) {
+    const bsr_select *s = j->s;
+    const bsr_dense *q = s->scores ? s->scores : s->q;
+    const int64_t rows = q->rows, cols = s->scores ? q->cols : s->k->rows, br = j->b->rows, bc = j->b->cols;
+    bsri_batch *w = &j->wide;
+    j->keys = *w, j->group = j->k_group = 1;
+    if ((s->flags & BSR_SELECT_SUM_GROUP) && q->batch_dims) {
+        const int64_t heads = q->batch[q->batch_dims - 1], own = w->dims ? w->size[w->dims - 1] : 1;
+        if (own && heads % own)
+            return bsri_fail_wanted(c, BSR_ITEM_HEADS, s->scores ? BSR_ARG_SCORES : BSR_ARG_Q, -1, heads, own);
+        if (!w->dims) w->dims = 1, w->size[0] = 1;
+        if (own) j->group = heads / own, w->size[w->dims - 1] = heads, w->count *= j->group;
+    }
+    if (!s->scores && s->k->batch_dims && w->dims) {
+        const int64_t heads = w->size[w->dims - 1], own = s->k->batch[s->k->batch_dims - 1];
+        if (own > 1 && heads && heads % own) return bsri_fail_wanted(c, BSR_ITEM_HEADS, BSR_ARG_K, -1, heads, own);
+        j->k_group = own > 1 && heads ? heads / own : 1;
+    }
+    j->keys = *w;
+    if (w->dims) j->keys.size[w->dims - 1] /= j->k_group, j->keys.count /= j->k_group;
+    j->fine_rows = br ? rows / br : 1, j->fine_cols = bc ? cols / bc : 1;
+    return BSR_OK;
+}
+static bsr_status bsri_select_check(const bsri_call *c, bsri_build *b, bsri_selection *j, const uint8_t *kind) {
+    const bsr_select *s = j->s;
+    const int first = s->scores ? BSR_ARG_SCORES : BSR_ARG_Q;
+    const bsr_dense *q = s->scores ? s->scores : s->q;
+    bsri_spans set;
+    int64_t cols;
+    set.count = 0;
+    BSRI_TRY(bsri_check_lines(c, &b->to, &j->wide, &cols));
+    BSRI_TRY(bsri_check_dense(c, &set, q, first, BSRI_FLOATS, BSRI_READ));
+    if (!s->scores) BSRI_TRY(bsri_check_dense(c, &set, s->k, BSR_ARG_K, BSRI_BIT(q->dtype), BSRI_READ));
+    if (!s->scores && s->k->cols != q->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, s->k->cols, q->cols);
+    BSRI_TRY(bsri_select_batch(c, j));
+    cols = s->scores ? q->cols : s->k->rows;
+    if (j->fine_rows > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, first, 0, j->fine_rows);
+    if (j->fine_cols > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, s->scores ? first : BSR_ARG_K, 1, j->fine_cols);
+    if (b->rows * j->fine_rows != q->rows || (b->rows && !j->fine_rows))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, first, -1, q->rows, b->rows * bsri_max(1, j->fine_rows));
+    if ((b->cols * j->fine_cols != cols || (b->cols && !j->fine_cols)) && s->scores)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, first, -1, cols, b->cols * bsri_max(1, j->fine_cols));
+    if (b->cols * j->fine_cols != cols || (b->cols && !j->fine_cols))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_K, -1, cols, b->cols * bsri_max(1, j->fine_cols));
+    BSRI_TRY(bsri_check_batch_fits(c, &j->wide, q->batch_dims, q->batch, first));
+    if (!s->scores) BSRI_TRY(bsri_check_batch_fits(c, &j->keys, s->k->batch_dims, s->k->batch, BSR_ARG_K));
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    return bsri_check_kind_output(c, &set, b, kind);
+}
+BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
+                                     const bsr_exec *exec) {
+    bsri_selection j;
+    bsri_scratch scratch;
+    bsri_call c;
+    bsri_build b;
+    bsr_plan p;
+    bsr_dense used[2];
+    bsr_select s;
+    int64_t area;
+    double ns;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SELECT_BLOCKS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    memset(&j, 0, sizeof j);
+    j.s = select, j.b = &b, j.wide = bsri_batch_none();
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_select_check_options(&c, select));
+        BSRI_TRY(bsri_select_check(&c, &b, &j, block_kind));
+    }
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    j.wide = b.batch = bsri_batch_of(m->batch_dims, m->batch), b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_select_batch(&c, &j));
+    s = *select, j.s = &s, j.isa = bsri_isa_base(p.kernel); /* from here on without strides that mean nothing */
+    used[0] = bsri_dense_used(s.scores ? s.scores : s.q);
+    if (s.scores) s.scores = &used[0];
+    else used[1] = bsri_dense_used(s.k), s.q = &used[0], s.k = &used[1];
+    j.scale = s.scale != 0 ? s.scale : s.scores || !s.q->cols ? 1 : 1 / sqrt((double)s.q->cols);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    if (!bsri_mul(b.item_words, 2, &b.item_words) || !bsri_mul(b.rows, b.cols, &area) || area > INT64_MAX / 32)
+        return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_build_bits(&c, &b, b.batch.count ? 2 * area : 0, &scratch));
+    b.item_words /= 2, b.row = bsri_row_of_kinds;
+    ns = (double)area * (double)j.fine_rows * (double)j.fine_cols * (double)j.group * (s.scores ? 8.0 : 8.0 + (double)s.q->cols);
+    for (j.item = 0; j.item < b.batch.count; j.item++) bsri_for_each(&c, b.rows, ns, bsri_select_row, &j);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 BSRI_SELDOM_END
@@ -26584,7 +26965,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_BLOCK_MASK:
         case BSR_OP_FROM_BLOCK_LISTS:
-        case BSR_OP_TO_BLOCK_LISTS: return BSRI_HAS_ATTENTION;
+        case BSR_OP_TO_BLOCK_LISTS:
+        case BSR_OP_SELECT_BLOCKS: return BSRI_HAS_ATTENTION;
+        case BSR_OP_POOL_BLOCKS: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_SAMPLED_CHAIN_MM:
             return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);

@@ -64,7 +64,9 @@
 #define T_CPU_CALLS(X)                                        \
     X(block_mask, BSR_OP_BLOCK_MASK, 0, 1, 3u << 4)           \
     X(from_block_lists, BSR_OP_FROM_BLOCK_LISTS, 0, 1, 3u << 1) \
-    X(to_block_lists, BSR_OP_TO_BLOCK_LISTS, 0, 0, 1u << 2)
+    X(to_block_lists, BSR_OP_TO_BLOCK_LISTS, 0, 0, 1u << 2)   \
+    X(pool_blocks, BSR_OP_POOL_BLOCKS, 0, 0, 1u << 5)         \
+    X(select_blocks, BSR_OP_SELECT_BLOCKS, 0, 1, 3u << 1)
 #define T_ALL_OPERATIONS(X) T_OPERATIONS(X) T_CPU_CALLS(X)
 
 #endif /* BSR_OPERATIONS_H */

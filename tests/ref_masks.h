@@ -219,4 +219,179 @@ TF void rk_check_lists(const bsr_matrix *m, const uint8_t *kind, const bsr_block
             }
 }
 
+/* Rows of x pooled by blocks, element by element. */
+TF void rk_check_pool(int kind, int64_t block, const bsr_dense *x, const int32_t *counts, int64_t stride, const bsr_dense *out,
+                      int f64) {
+    const t_shape whole = t_dense_batch(out), mine = t_dense_batch(x);
+    const int64_t heads = whole.dims ? whole.n[whole.dims - 1] : 1, items = t_items(&whole);
+    const double u = x->dtype == BSR_F64 || f64 ? 0x1p-53 : 0x1p-24, inf = (double)INFINITY;
+    int64_t item, r, d, i;
+    for (item = 0; item < items; item++)
+        for (r = 0; r < out->rows; r++) {
+            int64_t n = x->rows - r * block < block ? x->rows - r * block : block;
+            if (counts && counts[item / heads * stride + r] < n) n = counts[item / heads * stride + r];
+            for (d = 0; d < out->cols; d++) {
+                double sum = 0, all = 0, low = inf, high = -inf, want, got = t_get(out, item, r, d);
+                for (i = r * block; i < r * block + n; i++) {
+                    const double v = t_get(x, t_item_of(&whole, item, &mine), i, d);
+                    sum += v, all += fabs(v), low = v < low ? v : low, high = v > high ? v : high;
+                }
+                n = n < 0 ? 0 : n;
+                if (kind == BSR_REDUCE_MEAN && !n) {
+                    CHECK(got != got);
+                    continue;
+                }
+                want = kind == BSR_REDUCE_MAX ? high : kind == BSR_REDUCE_MIN ? low : sum;
+                if (kind == BSR_REDUCE_MEAN) want /= (double)n;
+                if (fabs(want) == inf) CHECK(got == want);
+                else
+                    CHECK_NEAR(got, want,
+                               ((double)n + 4) * u * (kind == BSR_REDUCE_SUM ? all : n ? all / (double)n : 0) * (1 + 0x1p-20) +
+                                   t_half_ulp(out->dtype, want) * (1 + 0x1p-20) + 1e-45);
+            }
+        }
+}
+
+typedef struct rk_choice {
+    bsr_select s;
+    bsr_dense q, k; /* q: scores, where s says so */
+    t_spec to;
+    t_shape whole, keys; /* with all heads */
+    int64_t group, fine_rows, fine_cols;
+} rk_choice;
+/* In place, as s points into it. */
+TF void rk_choice_new(rk_choice *x, int64_t most) {
+    static const int types[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_F64};
+    bsr_select *s = &x->s;
+    const int64_t own = bt_range(1, 2), group = bt_below(2) ? 1 : bt_range(1, 3), d = bt_below(12) ? bt_range(1, 150) : 0;
+    const int type = RK_PICK(types), fill = bt_below(2) ? FILL_INTEGER : FILL_SIGNED, dims = (int)bt_below(3);
+    int64_t rows, cols;
+    memset(x, 0, sizeof *x);
+    x->to = t_spec_of(BSR_F32, bt_range(1, 9), bt_range(1, 9), bt_range(0, most / 2), bt_range(bt_below(9) ? 1 : 0, most), 0);
+    x->to.index_dtype = bt_below(2) ? BSR_I32 : BSR_I64;
+    x->to.batch = dims == 2 ? t_batch(2, 2, own, 0, 0) : t_batch(dims, own, 0, 0, 0);
+    x->to.ragged = x->to.batch.dims != 0, x->fine_rows = bt_below(2) ? 1 : bt_range(1, 3);
+    x->fine_cols = bt_below(2) ? 1 : bt_range(1, 3), x->whole = x->to.batch, x->group = 1;
+    if (bt_below(2)) { /* more heads */
+        s->flags |= BSR_SELECT_SUM_GROUP, x->group = group;
+        if (!dims) x->whole = t_batch(1, group, 0, 0, 0);
+        else x->whole.n[dims - 1] *= group;
+    }
+    x->keys = x->whole;
+    if (x->keys.dims && bt_below(2)) x->keys.n[x->keys.dims - 1] = bt_below(2) && x->to.batch.dims ? own : 1;
+    rows = x->to.r * x->fine_rows, cols = x->to.c * x->fine_cols;
+    if (bt_below(2)) {
+        x->q = t_random(type, rows, cols, (int)bt_below(LAYOUTS), x->whole, 0, fill), s->scores = &x->q;
+        if (fill == FILL_SIGNED && bt_below(4) == 0 && rows && cols) t_set(&x->q, 0, rows / 2, cols / 2, (double)NAN);
+        if (fill == FILL_SIGNED && bt_below(4) == 0 && rows && cols) t_set(&x->q, 0, rows / 3, 0, -(double)INFINITY);
+    } else {
+        x->q = t_random(type, rows, d, (int)bt_below(LAYOUTS), x->whole, 0, fill), s->q = &x->q;
+        x->k = t_random(type, cols, d, (int)bt_below(LAYOUTS), x->keys, 0, fill), s->k = &x->k;
+    }
+    s->combine = (int32_t)bt_below(3), s->scale = bt_below(2) ? 0 : 0.125;
+    if (bt_below(2)) s->top_k = bt_range(1, x->to.c + 1);
+    if (bt_below(3) == 0) s->top_p = bt_below(8) ? bt_uniform() : 1;
+    if (bt_below(3) == 0) s->flags |= BSR_SELECT_THRESHOLD, s->threshold = bt_uniform() - .5;
+    if (bt_below(3) == 0) s->first = bt_below(3);
+    if (bt_below(3) == 0) s->local = bt_below(4);
+    if (bt_below(2)) s->flags |= BSR_SELECT_CAUSAL;
+    if (bt_below(2)) s->flags |= BSR_SELECT_FORCED_COUNT;
+    if (bt_below(2)) s->causal_offset = bt_range(-40, 40);
+}
+/* The combined score of a block. */
+TF double rk_score(const rk_choice *x, int64_t item, int64_t r, int64_t c) {
+    const bsr_select *s = &x->s;
+    const double scale = s->scale != 0 ? s->scale : s->scores || !x->q.cols ? 1 : 1 / sqrt((double)x->q.cols);
+    double v[9], top = -(double)INFINITY, sum = 0;
+    int64_t i, k, g, d;
+    int n = 0, m;
+    for (i = 0; i < x->fine_rows; i++)
+        for (k = 0; k < x->fine_cols; k++)
+            for (g = 0, v[n++] = 0; g < x->group; g++) {
+                const int64_t wide = item * x->group + g, row = r * x->fine_rows + i, col = c * x->fine_cols + k;
+                const int64_t heads = x->whole.dims ? x->whole.n[x->whole.dims - 1] : 1;
+                const int64_t own = x->keys.dims ? x->keys.n[x->keys.dims - 1] : 1;
+                double dot = 0;
+                for (d = 0; s->q && d < x->q.cols; d++)
+                    dot += t_get(&x->q, wide, row, d) * t_get(&x->k, wide / heads * own + wide % heads / (heads / own), col, d);
+                v[n - 1] += scale * (s->q ? dot : t_get(&x->q, wide, row, col));
+            }
+    for (m = 0; m < n; m++) {
+        if (v[m] != v[m]) return -(double)INFINITY;
+        top = v[m] > top ? v[m] : top, sum += v[m];
+    }
+    if (s->combine == BSR_SELECT_SUM) return sum;
+    if (s->combine == BSR_SELECT_MAX || fabs(top) == (double)INFINITY) return top;
+    for (m = 0, sum = 0; m < n; m++) sum += exp(v[m] - top);
+    return top + log(sum);
+}
+/* What must be kept of all blocks, as kinds [items][r][c]. Choices that rounding may turn are 3: either way. */
+TF void rk_choose(const rk_choice *x, uint8_t *kinds) {
+    const bsr_select *s = &x->s;
+    const int64_t c = x->to.c, br = x->to.block_rows, bc = x->to.block_cols;
+    double *score = (double *)calloc((size_t)c + 1, sizeof *score);
+    int64_t item, r, i, b;
+    if (!score) abort();
+    for (item = 0; item < t_items(&x->to.batch); item++)
+        for (r = 0; r < x->to.r; r++, kinds += c) {
+            const int64_t last = (r + 1) * br - 1 + s->causal_offset;
+            double top = -(double)INFINITY, all = 0, mass = 0, near = 1e-9;
+            int64_t forced = 0, taken = 0, middle = last;
+            while (middle % bc) middle--; /* downwards, of negative ones too */
+            middle /= bc;
+            for (i = 0; i < c; i++) {
+                kinds[i] = (s->flags & BSR_SELECT_CAUSAL) && i * bc > last ? 2 : 4; /* 4: may be kept */
+                score[i] = kinds[i] == 2 ? 0 : rk_score(x, item, r, i);
+                if (kinds[i] == 4 && score[i] > top) top = score[i];
+            }
+            for (i = 0; i < c; i++)
+                if (kinds[i] == 4) all += score[i] == top ? 1 : exp(score[i] - top);
+            for (i = 0; i < c; i++)
+                if (kinds[i] == 4 && (i < s->first || (i > middle - s->local && i < middle + s->local)))
+                    kinds[i] = 5, forced++, mass += score[i] == top ? 1 : exp(score[i] - top);
+            for (;;) {
+                int done = 0, unsure = 0;
+                for (i = 0, b = -1; i < c; i++)
+                    if (kinds[i] == 4 && (b < 0 || score[i] > score[b])) b = i;
+                if (b < 0) break;
+                if (s->top_k && taken + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) done = 1;
+                if (s->top_p > 0 && mass >= s->top_p * all) done = 1;
+                if (s->top_p > 0 && fabs(mass - s->top_p * all) < near * all) unsure = 1;
+                if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[b] >= s->threshold)) done = 1;
+                if ((s->flags & BSR_SELECT_THRESHOLD) && fabs(score[b] - s->threshold) < near) unsure = 1;
+                for (i = 0; i < c; i++) /* scores that only rounding tells apart: which of them is chosen is open */
+                    if (kinds[i] == 4 && score[i] != score[b] && fabs(score[i] - score[b]) < near * (1 + fabs(score[b])))
+                        unsure = 1;
+                if (unsure) {
+                    for (i = 0; i < c; i++)
+                        if (kinds[i] == 4) kinds[i] = 3;
+                    break;
+                }
+                if (done) break;
+                mass += score[b] == top ? 1 : exp(score[b] - top), taken++, kinds[b] = 5;
+            }
+            for (i = 0; i < c; i++) {
+                const int full = !(s->flags & BSR_SELECT_CAUSAL) || (i + 1) * bc - 1 <= r * br + s->causal_offset;
+                kinds[i] = (uint8_t)(kinds[i] == 4 ? 2 : kinds[i] == 5 ? full : kinds[i]);
+            }
+        }
+    free(score);
+}
+/* Is m, with its kinds, such a choice? */
+TF void rk_check_choice(const rk_choice *x, const bsr_matrix *m, const uint8_t *kind, const uint8_t *want) {
+    const int64_t items = t_items(&x->to.batch);
+    int64_t item, r, c, p;
+    for (item = 0; item < items; item++)
+        for (r = 0; r < x->to.r; r++) {
+            for (c = 0, p = t_crow(m, item, r); c < x->to.c; c++, want++) {
+                const int there = p < t_crow(m, item, r + 1) && t_col(m, item, p) == c;
+                if (*want != 3) CHECK_INT(there, *want != BSR_BLOCK_SKIP);
+                if (there && kind && *want != 3)
+                    CHECK_INT(kind[t_matrix_offset(m, m->col_batch_stride, item) + p], *want);
+                p += there;
+            }
+            CHECK_INT(p, t_crow(m, item, r + 1));
+        }
+}
+
 #endif /* BSR_REF_MASKS_H */

@@ -48,6 +48,7 @@
     X(CONV_PRUNE, conv_prune, "")             \
     X(BLOCK_MASK, block_mask, "")             \
     X(FROM_LISTS, from_block_lists, "")       \
+    X(SELECT, select_blocks, "")              \
     X(REBLOCK, reblock, "")                   \
     X(TO_CSR, to_csr, "")                     \
     X(TO_COO, to_coo, "")                     \
@@ -56,6 +57,7 @@
     X(SCHEDULE, build_schedule, "")           \
     X(LAYOUT, layout_mask, "")                \
     X(TO_LISTS, to_block_lists, "")           \
+    X(POOL, pool_blocks, "")                  \
     X(INDICES, build_scatter_indices, "")
 #define X(call, operation, more) call,
 enum { CALL_LIST(X) CALLS };
@@ -87,6 +89,7 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_moe_routing r;
     const bsr_moe_routing *pr;
     bsr_block_lists lists;
+    bsr_select select;
     const bsr_block_lists *plists;
     const bsr_matrix *pgate_out, *pup_out;
     const bsr_dense *pup, *pweights;
@@ -234,6 +237,8 @@ static fixture fixture_new(int call) {
     if (call == BLOCK_MASK || call == FROM_LISTS) f.rows = 6, f.cols = 12, f.mask = (uint8_t *)written(&f, bt_alloc(12, 1));
     if (call == BLOCK_MASK) f.attention.flags = BSR_ATTENTION_CAUSAL, f.attention.causal_offset = 6;
     if (call == FROM_LISTS || call == TO_LISTS) fixture_lists(&f, call == TO_LISTS);
+    if (call == SELECT) f.select.top_k = 2, f.mask = (uint8_t *)written(&f, bt_alloc(12, 1));
+    if (call == POOL) f.out = dense_out(&f, 3, 7);
     if (call == TO_LISTS) f.lists.width = 3, f.mask = (uint8_t *)bt_alloc(7, 1), memset(f.mask, BSR_BLOCK_SKIP, 7);
     if (call == TRANSPOSED && bsr_transposed_index_size(f.ctx, &f.a, &f.bytes, NULL) == BSR_OK)
         f.buffer = written(&f, bt_alloc((size_t)f.bytes, 64));
@@ -247,7 +252,7 @@ static void fixture_point(fixture *f) {
     f->pa = &f->a, f->pp = &f->s, f->pt = &f->t, f->pm = &f->m, f->pb = &f->b, f->pc = &f->c, f->px = &f->x, f->py = &f->y,
     f->pz = &f->z;
     f->pinput = &f->input, f->pout = &f->out, f->pup = &f->up, f->pweights = &f->weights, f->pr = &f->r;
-    f->plists = &f->lists;
+    f->plists = &f->lists, f->select.scores = &f->source;
     f->pgate_out = &f->gate_out, f->pup_out = &f->up_out;
     f->count = 2, memset(f->terms, 0, sizeof f->terms);
     f->terms[0].a = &f->a, f->terms[0].b = &f->b, f->terms[0].alpha = 1;
@@ -318,6 +323,8 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case BLOCK_MASK:
             return bsr_block_mask(f->ctx, f->rows, f->cols, &f->attention, f->pa, f->pm ? &f->m : NULL, f->mask, e);
         case FROM_LISTS: return bsr_from_block_lists(f->ctx, f->plists, f->pm ? &f->m : NULL, f->mask, e);
+        case SELECT: return bsr_select_blocks(f->ctx, &f->select, f->pm ? &f->m : NULL, f->mask, e);
+        case POOL: return bsr_pool_blocks(f->ctx, f->kind, 2, f->px, NULL, 0, f->pout, e);
         case TO_LISTS: return bsr_to_block_lists(f->ctx, f->pa, f->mask, f->plists, e);
         case REBLOCK: return bsr_reblock(f->ctx, f->pa, f->pm ? &f->m : NULL, e);
         case TO_CSR:
@@ -487,7 +494,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_TO_BLOCK_LISTS),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SELECT_BLOCKS),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
                                    call == CONV || call == CONV_WEIGHTS);
@@ -1105,6 +1112,10 @@ TEST(bad_conversions) {
     BAD(FROM_LISTS, BSR_ITEM_LIST_REPEATS, BSR_ARG_LISTS, 0, 1, f->lists.full_indices[0] = 1);
     BAD(TO_LISTS, BSR_ITEM_BLOCK_KIND, BSR_ARG_KIND, 4, 3, f->mask[4] = 3);
     BAD(TO_LISTS, BSR_ITEM_CAPACITY, BSR_ARG_LISTS, -1, ANY, memset(f->mask, 0, 7); f->lists.width = 0; f->lists.indices = NULL);
+    BAD(SELECT, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 0, -2, f->select.top_k = -2);
+    BAD(SELECT, BSR_ITEM_OPERAND_KIND, BSR_ARG_SCORES, -1, 0, f->select.q = &f->source);
+    BAD(SELECT, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 6, f->m.nnz = 5);
+    BAD(POOL, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, BSR_REDUCE_NORM2, f->kind = BSR_REDUCE_NORM2);
     BAD(REBLOCK, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, 0, f->m.block_cols = 0);
     BAD(REBLOCK, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, 12, f->m.block_cols = 5);
     BAD(REBLOCK, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0, f->pa = NULL);
@@ -1348,7 +1359,8 @@ static int collect(fixture *f, field *list, int call) {
         call != ROUTE && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
     if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP || call == CONV_WEIGHTS) add_matrix(list, &n, &f->s, 0);
-    add_matrix(list, &n, &f->t, 0), add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM || call == FROM_LISTS);
+    add_matrix(list, &n, &f->t, 0);
+    add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM || call == FROM_LISTS || call == SELECT);
     if (call <= BACKWARD || call == CONV) add_dense(list, &n, &f->b), add_dense(list, &n, &f->c);
     if (call == ADDMM)
         add_dense(list, &n, &f->input), add_dense(list, &n, &f->left), add_dense(list, &n, &f->right),
@@ -1374,7 +1386,8 @@ static int collect(fixture *f, field *list, int call) {
         for (i = 0; i < 5; i++) list[n].wide = sizes[i], list[n++].is_stride = 2;
     }
     if (call == BACKWARD) add_dense(list, &n, &f->db);
-    if (call == FROM_DENSE || call == PRUNE || call == CONV_PRUNE) add_dense(list, &n, &f->source);
+    if (call == FROM_DENSE || call == PRUNE || call == CONV_PRUNE || call == SELECT) add_dense(list, &n, &f->source);
+    if (call == POOL) add_dense(list, &n, &f->x), add_dense(list, &n, &f->out);
     if (call == FROM_CSR || call == FROM_COO)
         list[n].wide = &f->rows, list[n++].is_stride = 0, list[n].wide = &f->cols, list[n++].is_stride = 0,
         list[n].wide = &f->nnz, list[n++].is_stride = 2;

@@ -1,4 +1,5 @@
-/* test_masks.c: block masks of attention: from conditions, against a reference that looks at every element; from and to lists. */
+/* test_masks.c: block masks of attention: from conditions, against a reference that looks at every element; lists; pooled
+   rows, and blocks chosen by scores. */
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
@@ -353,6 +354,144 @@ TEST(block_lists_bad) {
     }
 }
 
+TEST(pool_blocks) {
+    static const int kinds[] = {BSR_REDUCE_SUM, BSR_REDUCE_MAX, BSR_REDUCE_MIN, BSR_REDUCE_MEAN};
+    static const int types[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_F64};
+    int k;
+    for (k = 0; k < 300; k++) {
+        const int kind = RK_PICK(kinds), type = RK_PICK(types), f64 = bt_below(4) == 0;
+        const int64_t block = bt_below(4) ? bt_range(1, 70) : 1, rows = bt_below(9) ? bt_range(1, 300) : 0;
+        const int64_t n = (rows + block - 1) / block, cols = bt_range(bt_below(9) ? 1 : 0, 300);
+        const t_shape whole = t_batch((int)bt_below(3), 2, bt_range(1, 3), 0, 0);
+        const int64_t heads = whole.dims ? whole.n[whole.dims - 1] : 1, items = t_items(&whole) / heads;
+        bsr_exec e = t_exec(f64 ? BSR_EXEC_ACCUMULATE_F64 : 0);
+        bsr_dense x, out;
+        int32_t *counts;
+        int64_t stride;
+        bt_case("%d", k);
+        x = t_random(type, rows, cols, (int)bt_below(LAYOUTS), bt_below(4) ? whole : NO_BATCH, 0, FILL_SIGNED);
+        out = t_output(bt_below(2) && type != BSR_F64 ? BSR_F32 : type, n, x.cols, (int)bt_below(LAYOUTS), whole);
+        stride = bt_below(2) ? n : 0, counts = ref_random_lengths(stride ? items * n : n, -1, block + 1);
+        if (bt_below(2)) counts = NULL;
+        if (RUN_OK(bsr_pool_blocks(t_any_context(), kind, block, &x, counts, stride, &out, &e)))
+            rk_check_pool(kind, block, &x, counts, stride, &out, f64);
+    }
+}
+TEST(pool_nan) { /* the largest and the smallest are NaN where one is */
+    float x[6] = {1, (float)NAN, 3, 4, 5, 6}, y[2];
+    const bsr_dense a = bsr_dense_row_major(x, BSR_F32, 6, 1), out = bsr_dense_row_major(y, BSR_F32, 2, 1);
+    bsr_exec e = t_exec(0);
+    int kind;
+    for (kind = BSR_REDUCE_MAX; kind <= BSR_REDUCE_MIN; kind++) {
+        bt_case("%d", kind);
+        CHECK_INT(bsr_pool_blocks(t_context(0), kind, 3, &a, NULL, 0, &out, &e), BSR_OK);
+        CHECK(y[0] != y[0] && y[1] == (kind == BSR_REDUCE_MAX ? 6 : 4));
+    }
+}
+TEST(pool_bad) {
+    int k;
+    for (k = 0; k < 10; k++) {
+        static int32_t counts[4];
+        bsr_dense x, out;
+        bsr_exec e = t_exec(0);
+        int kind = BSR_REDUCE_MEAN, status;
+        int64_t block = 6, stride = 0;
+        void *memory;
+        bt_case("%d", k);
+        x = t_random(BSR_F32, 20, 5, ROW, NO_BATCH, 0, FILL_SIGNED), out = t_output(BSR_F32, 4, 5, ROW, NO_BATCH);
+        memory = out.data;
+        if (k == 0) kind = BSR_REDUCE_NORM2;
+        if (k == 1) block = 0;
+        if (k == 2) block = 5, out.rows = 3;
+        if (k == 3) out.cols = 4;
+        if (k == 4) x.dtype = BSR_I8;
+        if (k == 5) out.dtype = BSR_F16;
+        if (k == 6) stride = -1;
+        if (k == 7) x = bsr_dense_batched(x, 2, 0);
+        if (k == 8) out.data = x.data;
+        status = bsr_pool_blocks(t_context(0), kind, block, k == 9 ? NULL : &x, counts, stride, &out, &e);
+        CHECK_INT(status, k == 0   ? BSR_BAD_ARGUMENT
+                          : k < 4  ? BSR_BAD_SHAPE
+                          : k < 6  ? BSR_BAD_DTYPE
+                          : k == 6 ? BSR_BAD_STRIDE
+                          : k == 7 ? BSR_BAD_BATCH
+                          : k == 8 ? BSR_OVERLAP
+                                   : BSR_NULL_POINTER);
+        CHECK(t_all_poison(memory));
+    }
+}
+TEST(select_blocks) {
+    int k;
+    for (k = 0; k < 800; k++) {
+        const bsr_context *ctx = t_any_context();
+        bsr_exec e = t_exec(0);
+        rk_choice x;
+        bsr_matrix m, count;
+        uint8_t *want, *kind, *given;
+        bt_case("%d", k);
+        rk_choice_new(&x, k % 8 ? 12 : 60);
+        want = (uint8_t *)bt_alloc((size_t)(t_items(&x.to.batch) * x.to.r * x.to.c), 1), bt_mark_output(want);
+        rk_choose(&x, want), kind = rk_room(&x.to), given = bt_below(4) ? kind : NULL;
+        m = t_target(&x.to), m.rows = x.to.r * x.to.block_rows, m.cols = x.to.c * x.to.block_cols;
+        count = m, count.col_indices = count.values = NULL;
+        if (!RUN_OK(bsr_select_blocks(ctx, &x.s, &count, given, &e))) continue;
+        CHECK(t_all_poison(kind) && t_all_poison(m.col_indices));
+        if (!RUN_OK(bsr_select_blocks(ctx, &x.s, &m, given, &e))) continue;
+        CHECK_INT(m.nnz, count.nnz), CHECK(t_all_poison(m.values) && (given || t_all_poison(kind)));
+        CHECK_INT(bsr_validate(t_context(0), &m, &e), BSR_OK);
+        rk_check_choice(&x, &m, given, want);
+    }
+}
+TEST(select_bad) {
+    static const struct {
+        int status, operand;
+    } want[] = {{BSR_NULL_POINTER, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS},
+                {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS},
+                {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_OPTIONS}, {BSR_BAD_ARGUMENT, BSR_ARG_SCORES},
+                {BSR_NULL_POINTER, BSR_ARG_Q},       {BSR_NULL_POINTER, BSR_ARG_K},       {BSR_BAD_SHAPE, BSR_ARG_K},
+                {BSR_BAD_SHAPE, BSR_ARG_Q},          {BSR_BAD_SHAPE, BSR_ARG_K},          {BSR_BAD_DTYPE, BSR_ARG_K},
+                {BSR_BAD_BATCH, BSR_ARG_Q},          {BSR_OVERLAP, BSR_ARG_KIND},         {BSR_CAPACITY, BSR_ARG_MATRIX},
+                {BSR_BAD_SHAPE, BSR_ARG_SCORES},     {BSR_BAD_SHAPE, BSR_ARG_SCORES},     {BSR_NULL_POINTER, BSR_ARG_MATRIX}};
+    int k;
+    for (k = 0; k < (int)BT_COUNT(want); k++) {
+        bsr_dense q, key, scores;
+        t_spec to = t_spec_of(BSR_F32, 4, 3, 5, 6, 0);
+        bsr_exec e = t_exec(0);
+        bsr_select s;
+        bsr_matrix m;
+        uint8_t *kind;
+        bt_case("%d", k);
+        q = t_random(BSR_F32, 10, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        key = t_random(BSR_F32, 12, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        scores = t_random(BSR_F32, 5, 12, ROW, NO_BATCH, 0, FILL_SIGNED);
+        memset(&s, 0, sizeof s), s.q = &q, s.k = &key, s.top_k = 2;
+        m = t_target(&to), m.rows = 20, m.cols = 18, kind = rk_room(&to);
+        if (k == 1) s.flags = 1u << 9;
+        if (k == 2) s.top_k = -1;
+        if (k == 3) s.top_p = 1.5;
+        if (k == 4) s.local = -2;
+        if (k == 5) s.combine = 3;
+        if (k == 6) s.scale = (double)NAN;
+        if (k == 7) s.reserved = 1;
+        if (k == 8) s.scores = &scores;
+        if (k == 9) s.q = NULL;
+        if (k == 10) s.k = NULL;
+        if (k == 11) key.cols = 6;
+        if (k == 12) q.rows = 9;
+        if (k == 13) key.rows = 11;
+        if (k == 14) key.dtype = BSR_BF16;
+        if (k == 15) q = bsr_dense_batched(q, 2, 0);
+        if (k == 16) kind = (uint8_t *)q.data;
+        if (k == 17) m.nnz = 9;
+        if (k >= 18) s.q = s.k = NULL, s.scores = &scores;
+        if (k == 18) scores.cols = 11;
+        if (k == 19) scores.rows = 3;
+        CHECK_INT(bsr_select_blocks(t_context(0), k ? &s : NULL, k == 20 ? NULL : &m, kind, &e), want[k].status);
+        CHECK_INT(t_error.operand, want[k].operand);
+        CHECK(t_all_poison(m.crow_indices) && t_all_poison(m.col_indices) && (k == 16 || t_all_poison(kind)));
+    }
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {{"block_mask", block_mask},
                                     {"attention_agrees", attention_agrees},
@@ -360,7 +499,12 @@ int main(int argc, char **argv) {
                                     {"block_mask_bad", block_mask_bad},
                                     {"block_lists", block_lists},
                                     {"to_block_lists", to_block_lists},
-                                    {"block_lists_bad", block_lists_bad}};
+                                    {"block_lists_bad", block_lists_bad},
+                                    {"pool_blocks", pool_blocks},
+                                    {"pool_nan", pool_nan},
+                                    {"pool_bad", pool_bad},
+                                    {"select_blocks", select_blocks},
+                                    {"select_bad", select_bad}};
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
     return failed;

@@ -1142,6 +1142,28 @@ TF void random_to_block_lists(int turn) {
     if (RUN_OK(bsr_to_block_lists(t_any_context(), &m, kind, &l, &e))) rk_check_lists(&m, kind, &l);
 }
 
+TF void random_pool_blocks(int turn) {
+    static const int kinds[] = {BSR_REDUCE_SUM, BSR_REDUCE_MAX, BSR_REDUCE_MIN, BSR_REDUCE_MEAN};
+    const int64_t block = some_block(), rows = bt_range(0, 600), n = (rows + block - 1) / block;
+    const t_shape whole = some_batch();
+    const int type = a_float(turn);
+    bsr_exec e = t_exec(0);
+    bsr_dense x = t_random(type, rows, bt_range(1, 200), some_layout(), whole, 0, FILL_SIGNED);
+    bsr_dense out = t_output(bt_below(2) && type != BSR_F64 ? BSR_F32 : type, n, x.cols, some_layout(), whole);
+    if (RUN_OK(bsr_pool_blocks(t_any_context(), kinds[turn % 4], block, &x, NULL, 0, &out, &e)))
+        rk_check_pool(kinds[turn % 4], block, &x, NULL, 0, &out, 0);
+}
+TF void random_select_blocks(int turn) {
+    bsr_exec e = t_exec(0);
+    rk_choice x;
+    bsr_matrix m;
+    uint8_t *want, *kind;
+    rk_choice_new(&x, turn % 4 ? 20 : 60);
+    want = (uint8_t *)bt_alloc((size_t)(t_items(&x.to.batch) * x.to.r * x.to.c), 1), bt_mark_output(want), rk_choose(&x, want);
+    m = t_target(&x.to), m.rows = x.to.r * x.to.block_rows, m.cols = x.to.c * x.to.block_cols, kind = rk_room(&x.to);
+    if (RUN_OK(bsr_select_blocks(t_any_context(), &x.s, &m, kind, &e))) rk_check_choice(&x, &m, kind, want);
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 typedef struct kind {

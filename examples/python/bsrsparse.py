@@ -111,6 +111,8 @@ SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_pa
                         (i32, "key_padding_mode attn_mode"))
 BlockLists = struct("bsr_block_lists", (ptr, "counts indices"), (i64, "width"), (ptr, "full_counts full_indices"),
                     (i64, "full_width"))
+Select = struct("bsr_select", (to(Dense), "scores q k"), (f64, "scale"), (i64, "top_k"), (f64, "top_p threshold"),
+                (i64, "first local"), (i32, "combine"), (u32, "flags"), (i64, "causal_offset reserved"))
 Lengths = struct("bsr_lengths", (ptr, "q_lengths k_lengths key_counts"), (i64, "key_counts_stride"))
 Pages = struct("bsr_pages", (ptr, "table"), (i64, "stride"))
 AttentionExtra = struct("bsr_attention_extra", (to(Dense), "row_max d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
@@ -153,7 +155,7 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Lengths, AttentionExtra,
+                                   Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Select, Lengths, AttentionExtra,
                                    AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo,
                                    FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
@@ -195,6 +197,7 @@ int to_csr(ptr, matrix*, i64, i64, ptr, ptr, ptr, int, ptr, int, exec*)
 int to_coo(ptr, matrix*, i64, i64, ptr, ptr, ptr, ptr, int, ptr, int, exec*)
 int block_mask(ptr, i64, i64, attention_options*, matrix*, matrix*, ptr, exec*)
 int from_block_lists(ptr, block_lists*, matrix*, ptr, exec*) | int to_block_lists(ptr, matrix*, ptr, block_lists*, exec*)
+int pool_blocks(ptr, int, i64, dense*, ptr, i64, dense*, exec*) | int select_blocks(ptr, select*, matrix*, ptr, exec*)
 int reblock(ptr, matrix*, matrix*, exec*) | int from_block_mask(ptr, ptr, matrix*, exec*) | i64 kept_blocks(i64, f64)
 int random_pattern(ptr, u64, f64, matrix*, exec*) | int prune(ptr, operand, f64, int, matrix*, exec*)
 int transposed_index_size(ptr, matrix*, ptr, exec*) | int build_transposed_index(ptr, matrix*, ptr, u64, exec*)
@@ -1207,6 +1210,30 @@ class Context:
         lists += [None] * (4 - len(lists))
         self.call("to_block_lists", m, bytes_of(kinds, "kinds", "uint8"), self._lists(*lists), exec=exec)
         return lists
+
+    def pool_blocks(self, x, block, kind="mean", counts=None, out=None, dtype=None, exec=None):
+        """Each `block` rows of x as one: their sum, max, min or mean; counts: int32, so many rows of each count."""
+        view = self._dense(x, "x")
+        rows = -(-view.rows // max(block, 1))
+        if out is None:
+            out = empty(x, tuple(view.batch[:view.batch_dims]) + (rows, view.cols), dtype or view.dtype)
+        stride = counts.shape[-1] if counts is not None and counts.ndim > 1 else 0
+        self.call("pool_blocks", {"sum": 1, "max": 5, "min": 6, "mean": 8}.get(kind, kind), block, view,
+                  bytes_of(counts, "counts", "int32"), stride, self._dense(out, "out", out=True), exec=exec)
+        return out
+
+    def select_blocks(self, shape, block, scores=None, q=None, k=None, batch=(), top_k=0, top_p=0.0, threshold=None, first=0,
+                      local=0, combine="sum", causal=False, causal_offset=0, sum_group=False, forced_count=False, scale=0.0,
+                      index="i32", ragged=False, exec=None):
+        """The blocks of each row with the largest scores, given or q kᵀ of pooled ones: (matrix, kinds), for block_kind."""
+        s = Select(scale=scale, top_k=top_k, top_p=top_p, threshold=threshold or 0, first=first, local=local,
+                   combine={"sum": 0, "max": 1, "log_sum_exp": 2}.get(combine, combine), causal_offset=causal_offset)
+        s.flags = bool(causal) | bool(sum_group) << 1 | bool(forced_count) << 2 | (threshold is not None) << 3
+        for name, x in (("scores", scores), ("q", q), ("k", k)):
+            if x is not None:
+                setattr(s, name, C.pointer(self._dense(x, name)))
+        return self._build(q if scores is None else scores, shape, block, batch, F32, index, ragged, False, exec, "select_blocks",
+                           s, kinds=True)
 
     def random_pattern(self, shape, block, sparsity, seed=0, batch=(), index="i32", like=None, exec=None):
         """Exactly kept_blocks(all blocks, sparsity) blocks per item, the same for the same seed anywhere."""

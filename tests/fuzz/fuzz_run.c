@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bsr_dense x, y, z, out;
     in.p = data, in.end = data + size, e.error = &error;
     memset(&error, 0, sizeof error);
-    call = fuzz_byte(&in), call = call < 231 ? call % 21 : 21 + call % 3; /* a corpus's bytes keep their meaning */
+    call = fuzz_byte(&in), call = call < 231 ? call % 21 : 21 + call % 5; /* a corpus's bytes keep their meaning */
     form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
     out_dtype = dtype == BSR_I8 && form & 1 ? BSR_I32 : dtype;
     r = fuzz_below(&in, 4), c = fuzz_below(&in, 4), br = 1 + fuzz_below(&in, 5), bc = 1 + fuzz_below(&in, 5),
@@ -279,6 +279,32 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 for (i = 0; i < a.nnz && form & 2; i++) kind[i] %= 3;
                 status = bsr_to_block_lists(ctx, &a, form & 4 ? kind : NULL, &l, &e);
             }
+            break;
+        }
+        case 24: {
+            const int64_t block = fuzz_size(&in, 6);
+            int32_t *counts = (int32_t *)fuzz_filled(&in, (size_t)(r + 2) * 4);
+            x = fuzz_dense(&in, dtype, form & 4 ? fuzz_size(&in, 12) : r * br, n);
+            out = fuzz_dense(&in, dtype, form & 8 ? fuzz_size(&in, 12) : r, n);
+            if (out.rows > r + 2 || out.batch_dims) counts = NULL;
+            status = bsr_pool_blocks(ctx, (int)fuzz_below(&in, 10), form & 16 ? block : br, &x, form & 1 ? counts : NULL,
+                                     form & 2 ? fuzz_size(&in, 4) : 0, &out, &e);
+            break;
+        }
+        case 25: {
+            const int64_t cap = fuzz_below(&in, 20), fr = 1 + fuzz_below(&in, 3), fc = 1 + fuzz_below(&in, 3);
+            bsr_select o;
+            memset(&o, 0, sizeof o);
+            o.scale = fuzz_scalar(&in), o.top_k = fuzz_size(&in, 6), o.top_p = form & 4 ? fuzz_scalar(&in) * .5 : 0;
+            o.threshold = fuzz_scalar(&in), o.first = fuzz_size(&in, 4), o.local = fuzz_size(&in, 4);
+            o.combine = (int32_t)fuzz_below(&in, 4), o.flags = (uint32_t)fuzz_byte(&in) % 17, o.causal_offset = fuzz_size(&in, 9);
+            x = fuzz_dense(&in, dtype, r * fr, form & 1 ? n : c * fc), y = fuzz_dense(&in, dtype, c * fc, n);
+            if (form & 1) o.q = &x, o.k = &y;
+            else o.scores = &x;
+            s = bsr_matrix_make(r * br, c * bc, br, bc, cap, fuzz_alloc((size_t)(r + 1) * 4),
+                                form & 8 ? NULL : fuzz_alloc((size_t)cap * 4), BSR_I32, NULL, BSR_F32);
+            status = bsr_select_blocks(ctx, &o, &s, form & 2 ? (uint8_t *)fuzz_alloc((size_t)cap) : NULL, &e);
+            if (status == BSR_OK && !e.query && s.col_indices) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
             break;
         }
         default: { /* conversions of a fresh matrix: arrays of exactly the capacity */
