@@ -22916,7 +22916,7 @@ typedef struct bsri_dev_moe_route {
 typedef struct bsri_dev_moe_pattern {
     bsri_moe_pattern p;
     int64_t *header, head[BSRI_VIEW_HEADER / 8];
-    int64_t columns, starts, entries; /* starts, entries: numbers in the view's arrays, with the zeros that fill the last 64 bytes */
+    int64_t columns, starts, entries; /* the last two: of the view's arrays, with the zeros that fill up 64 bytes */
 } bsri_dev_moe_pattern;
 /* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
 typedef struct bsri_dev_moe_rows {
