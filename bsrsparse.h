@@ -336,7 +336,7 @@
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
-     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -721,8 +721,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_LIST_COUNT, BSR_BAD_STRUCTURE, "counts[<index>] is <value>: 0 to <wanted> are allowed")                  \
     X(BSR_ITEM_LIST_COLUMN, BSR_BAD_STRUCTURE, "indices[<index>] is <value>: 0 to <wanted> are allowed")                \
     X(BSR_ITEM_LIST_REPEATS, BSR_BAD_STRUCTURE, "block row <index> of all items names block column <value> twice")  \
-    X(BSR_ITEM_SELECT_FIELD, BSR_BAD_ARGUMENT, "field <index> of the selection can't be <value> (0 top_k, 1 top_p, 2 threshold, " \
-      "3 first, 4 local, 5 combine, 6 causal_offset)")
+    X(BSR_ITEM_SELECT_FIELD, BSR_BAD_ARGUMENT, "field <index> of the selection can't be <value> (0 top_k, 1 top_p, " \
+      "2 threshold, 3 first, 4 local, 5 combine, 6 causal_offset)")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -10851,7 +10851,7 @@ static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile
 static double bsri_attention_number(const bsri_attention *j, int64_t item, const bsr_dense *d, double otherwise) {
     return d ? bsri_load_f64(d->data, d->dtype, bsri_dense_offset(&j->batch, item, d)) : otherwise;
 }
-BSRI_UNUSED BSRI_HD static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
+static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
     return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
 }
 /* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
@@ -14629,9 +14629,9 @@ BSRI_SELDOM_END
 /* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What stands between a block and its elements. Host and kernels go by the same rules. */
+/* The conditions of bsr_block_mask. */
 typedef struct bsri_conditions {
-    bsr_matrix to, within;        /* without its arrays where it is absent */
+    bsr_matrix to, within;        /* zeros where it is absent */
     bsri_batch batch;             /* to's */
     bsr_dense padding;            /* that multiplies; data null: absent */
     int64_t lq, lk, heads;
@@ -14648,7 +14648,7 @@ enum { BSRI_BLOCK_LOOK = 3 }; /* a kind that only its elements tell */
 typedef struct bsri_rectangle {
     int64_t top, bottom, left, right;
 } bsri_rectangle;
-BSRI_UNUSED BSRI_HD static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
+static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
     const int64_t at = bsri_divide(item, p->heads), br = p->to.block_rows, bc = p->to.block_cols;
     const int32_t *counts = p->lengths.key_counts;
     bsri_rectangle t;
@@ -14658,7 +14658,7 @@ BSRI_UNUSED BSRI_HD static bsri_rectangle bsri_block_there(const bsri_conditions
     return t;
 }
 /* What the corners say. kind: within's. */
-BSRI_UNUSED BSRI_HD static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
+static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
     const int64_t least = t->left - (t->bottom - 1), most = t->right - 1 - t->top;
     if (t->top >= t->bottom || t->left >= t->right || kind == BSR_BLOCK_SKIP) return BSR_BLOCK_SKIP;
     if (p->full || kind == BSR_BLOCK_FULL) return BSR_BLOCK_FULL;
@@ -14668,7 +14668,7 @@ BSRI_UNUSED BSRI_HD static int bsri_block_class(const bsri_conditions *p, const 
 }
 /* Block columns first to *end - 1 of block row r are those in which the corners may leave something, were the counts of keys not
    there. */
-BSRI_UNUSED BSRI_HD static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
+static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
     const int64_t at = bsri_divide(item, p->heads), top = r * p->to.block_rows;
     const int64_t bottom = bsri_min(top + p->to.block_rows, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
     const int64_t keys = bsri_attention_length(p->lengths.k_lengths, at, p->lk);
@@ -14679,17 +14679,6 @@ BSRI_UNUSED BSRI_HD static int64_t bsri_block_range(const bsri_conditions *p, in
     *end = bsri_ceil_div(high, p->to.block_cols);
     return bsri_divide(low, p->to.block_cols);
 }
-/* Where block column c stands in a row of columns that ascend, from `low` to `high` - 1; -1: nowhere. */
-BSRI_UNUSED BSRI_HD static int64_t bsri_column_place(const void *col, int index_dtype, int64_t low, int64_t high, int64_t c) {
-    const int64_t end = high;
-    while (low < high) {
-        const int64_t mid = low + (high - low) / 2;
-        if (bsri_index(col, index_dtype, mid) < c) low = mid + 1;
-        else high = mid;
-    }
-    return low < end && bsri_index(col, index_dtype, low) == c ? low : -1;
-}
-
 /* Looks at the elements: BSR_BLOCK_SKIP, _PARTIAL or _FULL. */
 static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_rectangle *t) {
     const bsri_bias padding = bsri_bias_make(&p->batch, item, p->padding.data ? &p->padding : NULL, BSR_MASK_MUL);
