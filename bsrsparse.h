@@ -11853,7 +11853,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
     p = bsri_plan_default(&c);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gradient(&c, &g, &p)));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -11975,7 +11975,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_partial(&c, &g)));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
