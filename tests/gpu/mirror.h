@@ -125,6 +125,18 @@ static void gm_cuda(const char *what, cudaError_t e) {
     _Exit(1);
 }
 
+/* Device memory filled, or given what the host has, before any stream goes on. cudaMemset, and cudaMemcpy from memory that is not
+   pinned, may return before they have begun, in a stream that those of the tests don't wait for: what a test put there afterwards
+   would be overwritten, on a GPU that others use too. */
+TF void gm_fill(void *to, int byte, size_t bytes) {
+    gm_cuda("in cudaMemset", cudaMemsetAsync(to, byte, bytes, gm.stream));
+    gm_cuda("filling", cudaStreamSynchronize(gm.stream));
+}
+TF void gm_put(void *to, const void *from, size_t bytes) {
+    gm_cuda("copying to the device", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gm.stream));
+    gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
+}
+
 /* A crash on the host side of the library fails the case, not the program. */
 static thread_local sigjmp_buf gm_crash;
 static thread_local volatile sig_atomic_t gm_guarded;
@@ -282,12 +294,11 @@ struct gm_call {
         region[regions] = r;
         return region[regions++].dev + (at - r.host);
     }
-    /* Whole pieces of 16 bytes: memcheck takes the copy of 10 bytes to shared memory, the rest zeros, for one of 16. upload()
-       fills the rest, in the same stream, and waits. */
+    /* Whole pieces of 16 bytes: memcheck takes the copy of 10 bytes to shared memory, the rest zeros, for one of 16. */
     static void take(gm_region *r) {
         const size_t piece = r->bytes / 16 * 16;
         gm_cuda("in cudaMalloc", cudaMalloc((void **)&r->dev, piece + 16));
-        gm_cuda("in cudaMemset", cudaMemset(r->dev + piece, BT_POISON, 16));
+        gm_fill(r->dev + piece, BT_POISON, 16);
     }
     template <class P> void move(P *&p) const {
         for (int end = 0; end < 2 && p; end++) /* the end of one may be the start of another */
@@ -414,12 +425,8 @@ struct gm_call {
     }
 
     void upload() {
-        for (int i = 0; i < regions && gm.apart; i++)
-            gm_cuda("in cudaMemcpy", cudaMemcpy(region[i].dev, region[i].host, region[i].bytes, cudaMemcpyHostToDevice));
-        if (gm.apart) { /* a copy from pageable memory may return before it has arrived, and our stream waits for no other */
-            gm_cuda("copying to the device", cudaDeviceSynchronize());
-            return;
-        }
+        for (int i = 0; i < regions && gm.apart; i++) gm_put(region[i].dev, region[i].host, region[i].bytes);
+        if (gm.apart) return;
         used += GM_ZONE;
         memset(gm.stage, BT_GUARD, used);
         for (int i = 0; i < regions; i++) memcpy(region[i].stage, region[i].host, region[i].bytes);
@@ -496,8 +503,7 @@ struct gm_call {
         const size_t zone = gm.apart ? 0 : GM_ZONE; /* apart: tools see to what lies behind */
         if (gm.workspace) cudaFree(gm.workspace);
         gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, bytes + zone));
-        if (zone) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, bytes + zone, gm.stream));
-        gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
+        if (zone) gm_fill(gm.workspace, 0xff, bytes + zone);
     }
     void behind(size_t bytes) {
         char found[GM_ZONE];
