@@ -21512,6 +21512,15 @@ static int bsri_merge_view(bsr_dense *d, int64_t n, int64_t cols, int repeats) {
     if (cols == 1) d->col_stride = stride;
     return bsri_mul(cols, n, &d->cols) && d->cols <= INT32_MAX;
 }
+/* Are an operand's scales the same for all n items of the last batch dimension, and, of b, for all columns? Then those items may be
+   columns of one product, and the scales are as they stand. */
+static int bsri_merge_scales(bsri_scaling *s, int64_t n, int of_b) {
+    const int last = s->of.batch_dims - 1;
+    if (!s->of.data) return 1;
+    if (n > 1 && ((of_b && s->line) || (last >= 0 && s->of.batch[last] > 1 && s->of.batch_stride[last]))) return 0;
+    if (last >= 0) s->of.batch_dims = last;
+    return 1;
+}
 /* A product with copies of all its views, so that they can be changed. */
 typedef struct bsri_product_views {
     bsri_product job;
@@ -21565,6 +21574,7 @@ static int bsri_merge_product(const bsri_product *job, bsri_product_views *v) {
         if (next.left.data && (!bsri_merge_view(&next.left, n, cols, 1) || next.left.cols > 1)) break;
         if (next.right.data && !bsri_merge_view(&next.right, n, cols, 1)) break;
         if (next.bias.data && !bsri_merge_view(&next.bias, n, cols, 1)) break;
+        if (!bsri_merge_scales(&next.job.a_scales, n, 0) || !bsri_merge_scales(&next.job.b_scales, n, 1)) break;
         bsri_drop_last(&next), *v = next, merged |= n > 1;
     }
     bsri_views_link(v);
@@ -21619,13 +21629,16 @@ static void bsri_stage_operand(bsri_staged_product *t, bsr_dense *d, const bsri_
         t->s.flags |= BSR_PLAN_STAGES_DENSE;
     }
 }
-/* Can the items of a product be laid beside each other? What has one column has it for all. */
-static int bsri_stage_mergeable(const bsri_product *job, const bsri_product_views *v) {
+/* Can the items of a product be laid beside each other? What has one column has it for all. The scales are made one item's. */
+static int bsri_stage_mergeable(const bsri_product *job, bsri_product_views *v) {
     const bsr_dense *one[3] = {&v->left, &v->right, &v->bias};
     int i, j;
     if (!bsri_merge_able(job) || bsri_batch_of(job->out->batch_dims, job->out->batch).count != job->batch.count) return 0;
     for (i = 0; i < job->batch.dims; i++)
         if (!bsri_same_matrix(&v->a, i)) return 0;
+    for (i = job->batch.dims; i-- > 0;)
+        if (!bsri_merge_scales(&v->job.a_scales, job->batch.size[i], 0) || !bsri_merge_scales(&v->job.b_scales, job->batch.size[i], 1))
+            return 0;
     for (j = 0; j < 3; j++)
         for (i = 0; i < one[j]->batch_dims; i++)
             if (one[j]->data && one[j]->batch[i] > 1 && one[j]->batch_stride[i] && (j == 0 || one[j]->cols != job->out->cols))
@@ -21656,6 +21669,7 @@ static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, 
     if (items && (!bsri_stage_mergeable(job, v) || !bsri_mul(n, items->count, &wide) || wide > INT32_MAX)) return 0;
     cols = ways & BSRI_STAGE_OUT && !by_columns ? bsri_ceil_div(wide, unit) * unit : wide;
     if (cols != wide && job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) return 0;
+    if (job->b_scales.of.data && job->b_scales.line && (cols - 1) / job->b_scales.line_group >= job->b_scales.of.cols) return 0;
     if (ways & BSRI_STAGE_OUT) {
         v->out = bsri_stage_view(&t->s, items, job->out, cols, by_columns, NULL), t->s.flags |= BSR_PLAN_STAGES_OUT;
     }

@@ -3229,7 +3229,8 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
                 mask = bsri_mma_read16(BSRI_MMA_IN(bsri_column_chunk, part, mask) + 2 * own);
             word = __ballot_sync(~0u, mask >> row & 1);
         }
-        const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
+        uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry, */
+        if (T::SCALED && bits) have = (have & 1) * ((1u << L::E) - 1); /* or a stage has slices of one: larger blocks with scales */
         const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
         /* also with nothing to do: else a warp could give a stage back twice before the others have once */
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
