@@ -12546,7 +12546,7 @@ BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, con
     p.mat1 = mat1, p.gate = gate, p.up = up, p.out = out, p.gate_out = gate_out, p.up_out = up_out, p.activation = activation;
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_gated(&c, &p));
     bsri_gated_jobs(&c, &p, &g);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_gated(&c, &g));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gated(&c, &g)));
     memset(&none, 0, sizeof none);
     plan = bsri_plan_default(&c);
     plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows), plan.tile_cols = (int32_t)bsri_tile_cols(g.job[0].compute);
@@ -12554,7 +12554,7 @@ BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, con
     if (stop) return BSR_OK;
     g.job[0].isa = g.job[1].isa = plan.kernel;
     bsri_gated_run(&c, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -15391,7 +15391,7 @@ BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *expert
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_ROUTE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_route(&c, experts, r));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_route(&c, experts, r));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_route(&c, experts, r)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     at = bsri_cut(&cuts, r->experts, 8);
@@ -15407,7 +15407,7 @@ BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *expert
         if (r->status) *r->status = lost < 0 ? 0 : bsri_status_word(BSR_ARG_ROUTING, BSR_ITEM_MOE_CAPACITY, lost);
     }
     bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_end(&c, status);
 }
 
 /* --- topology --- */
@@ -15474,11 +15474,11 @@ BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routin
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     m->transposed_index = m->schedule = NULL;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL)));
     if (!p.lines) bsri_set_index(p.crow, p.dtype, 0, 0);
     for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
     m->nnz = bsri_moe_line(&p, p.experts) * p.each;
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 /* What the index asks for: the routing, its pattern, a buffer of `need` bytes. */
 static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
@@ -15510,12 +15510,12 @@ BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_mo
     p.position = (char *)buffer + v.at[BSRI_POSITION];
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer)));
     memset(buffer, 0, (size_t)v.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     for (i = 0; i <= bsri_block_cols(m); i++) bsri_set_index(p.ccol, p.dtype, i, bsri_moe_column(&p, i));
     for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -15649,7 +15649,7 @@ BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing 
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->tokens, x ? x->cols : 0, r->rows, x ? x->cols : 0));
         BSRI_TRY(bsri_check_routing_content(&c, r->slot_of, r->rows, r->tokens * r->slots, BSR_ITEM_MOE_SLOT_OF));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols));
 }
 BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
                                    const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec) {
@@ -15664,7 +15664,7 @@ BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_routing(&c, r));
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, x ? x->cols : 0));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots));
 }
 BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
                                            const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec) {
@@ -15680,7 +15680,7 @@ BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe
         BSRI_TRY(bsri_check_routing(&c, r));
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, r->slots));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots));
 }
 BSRI_SELDOM_END
 
@@ -22003,7 +22003,7 @@ typedef struct bsri_dev_moe_route {
 typedef struct bsri_dev_moe_pattern {
     bsri_moe_pattern p;
     int64_t *header, head[BSRI_VIEW_HEADER / 8];
-    int64_t nnz, columns;
+    int64_t columns, starts, entries; /* starts, entries: numbers in the view's arrays, with the zeros that fill the last 64 bytes */
 } bsri_dev_moe_pattern;
 /* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
 typedef struct bsri_dev_moe_rows {
@@ -24430,10 +24430,14 @@ static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_patte
     bsri_dev_moe_pattern p;
     int64_t work;
     memset(&p, 0, sizeof p);
-    p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
-    if (v) bsri_transposed_header(m, p.head);
+    p.p = *pattern, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
     work = bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS);
-    if (v) work = bsri_max(work, bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA));
+    if (v) {
+        const int64_t unit = 64 / (int64_t)bsr_dtype_size(m->index_dtype);
+        bsri_transposed_header(m, p.head);
+        p.starts = bsri_ceil_div(p.columns + 1, unit) * unit, p.entries = bsri_ceil_div(m->nnz, unit) * unit;
+        work = bsri_max(work, bsri_ceil_div(bsri_max(p.starts, p.entries), 4 * BSRI_CTA));
+    }
     BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
     return BSR_OK;
 }

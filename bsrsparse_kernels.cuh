@@ -17737,8 +17737,9 @@ static __global__ void __launch_bounds__(BSRI_CTA)
     for (int64_t i = thread / 32; i < p.lines; i += threads / 32) bsri_moe_row(&p, i, threadIdx.x & 31, 32);
     if (!p.ccol) return;
     if (thread < BSRI_VIEW_HEADER / 8) m.header[thread] = m.head[thread];
-    for (int64_t c = thread; c <= m.columns; c += threads) bsri_set_index(p.ccol, p.dtype, c, bsri_moe_column(&p, c));
-    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.nnz; q += threads) /* room to spare */
+    for (int64_t c = thread; c < m.starts; c += threads)
+        bsri_set_index(p.ccol, p.dtype, c, c <= m.columns ? bsri_moe_column(&p, c) : 0);
+    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.entries; q += threads) /* room to spare */
         bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
 }
 
