@@ -14022,8 +14022,11 @@ template <int FUNCTION, bool SLOPE> __device__ __forceinline__ float bsri_map_sm
         const float s = bsri_map_logistic(x);
         return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s * (1.0f + x * (1.0f - s)) : x * s);
     }
-    const float s = bsri_dev_inverse(1.0f + bsri_dev_exp2(x * fmaf(-0.10294324f, x * x, -2.3022082f)));
-    return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s + x * (s * (1.0f - s)) * fmaf(0.21406448f, x * x, 1.5957691f) : x * s);
+    if constexpr (SLOPE) { /* s (1 - s) as e r^2: 1 - s would lose what the cubic factor makes large */
+        const float e = bsri_dev_exp2(-fabsf(x) * fmaf(0.10294324f, x * x, 2.3022082f)), r = bsri_dev_inverse(1.0f + e);
+        return BSRI_MAP_FAR(0.0f, 1.0f, (x < 0 ? e * r : r) + x * (e * r * r) * fmaf(0.21406448f, x * x, 1.5957691f));
+    }
+    return BSRI_MAP_FAR(0.0f, x, bsri_dev_activation<BSR_ACT_GELU_TANH>(x));
 }
 /* One case for each function and derivative: v is a piece, which is gone through at once. */
 #define BSRI_DEV_MAP_CASE(name, value, slope)           \
