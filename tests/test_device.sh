@@ -82,6 +82,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         -e 's/^\(static bsr_status bsri_softmax_run(.*\)/EMULATED(bsri_emulate_softmax(const bsri_call *c, bsri_softmax *job))\n\1/' \
         bsrsparse.h > "$w/bsrsparse_emulated.h"
     {
+        from bsrsparse_kernels.cuh '^template <int HALF> .* bsri_dev_e5m2_halves' '^/. N elements side by side'
         section bsrsparse_kernels.cuh device-lists | sed '/bsri_dev_matrix_item(const bsri_batch/,/^}/d'
         section bsrsparse_kernels.cuh device-epilogue |
             sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
@@ -94,7 +95,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
     section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
-    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DOF="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"
