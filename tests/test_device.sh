@@ -70,7 +70,7 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
     fi
     exec "$w/conv_checks" "$@"
 fi
-if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
+if [ "${1:-}" = --kernels ]; then # what gathers elements: 1 products, 2 sampled ones; 3 rows of softmax; 4 products with scales
     of=$2
     shift 2
     sed -e 's/^\( *\)bsri_product_run(c, &job);/\1if (!bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
@@ -86,7 +86,13 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-lists | sed '/bsri_dev_matrix_item(const bsri_batch/,/^}/d'
         section bsrsparse_kernels.cuh device-epilogue |
             sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
-        sed -n '/^__device__ __forceinline__ int64_t bsri_dev_order(/,/^}/p' bsrsparse_kernels.cuh
+        if [ "$of" = 4 ]; then
+            from bsrsparse_kernels.cuh '^/. 8-bit floats, four products of each register' '^__device__ .* bsri_mma_load_word'
+            from bsrsparse_kernels.cuh '^/. The swizzle of a row-major dense slice' '^/. -----'
+            for s in device-union product-simt product-mma-load product-mma; do section bsrsparse_kernels.cuh $s; done
+        else
+            sed -n '/^__device__ __forceinline__ int64_t bsri_dev_order(/,/^}/p' bsrsparse_kernels.cuh
+        fi
         section bsrsparse_kernels.cuh product-gather
         section bsrsparse_kernels.cuh sampled-gather
         echo '#undef BSRI_MMA_CODE' # no copies that are on their way
@@ -95,7 +101,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
     section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
-    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" $([ "$of" != 4 ] || echo -no-pie) -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"
