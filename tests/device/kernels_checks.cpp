@@ -1,13 +1,9 @@
 /* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements and
    those of softmax, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the sources, as they stand,
-   into kernels.inc and rows.inc; what they need of others is here. CHECKS: 1 products, 2 sampled products, 3 softmax; 4 products
-   whose operands have scales, by mma.sync's pipeline and by simt, with items as columns and copies in a workspace. */
+   into kernels.inc and rows.inc; what they need of others is here. CHECKS: 1 products, 2 sampled products, 3 softmax. */
 #define BSRI_CHOOSERS
-#if CHECKS == 1 || CHECKS == 4
+#if CHECKS == 1
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
-#endif
-#if CHECKS == 4
-#define BSR_MOST_THREADS 384
 #endif
 #define BSRSPARSE_IMPLEMENTATION
 #define EMULATED(f) static int f;
@@ -25,6 +21,7 @@ static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tens
 
 /* --- numbers --- */
 #define BSRI_MMA_CODE
+static int bsri_dev_thread() { return (int)threadIdx.x; }
 #define BSRI_DEV_LOG2E 1.44269504f
 struct __nv_bfloat16 {
     uint16_t u;
@@ -124,96 +121,12 @@ static void bsri_mma(double (&c)[4], const double (&a)[4], double b0, double b1)
 static uint32_t bsri_mma_round(float x) { return bsri_f32_bits(x); } /* exactly */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
-    static void split(uint32_t (&)[1][4], bool) {}
+    static void split(uint32_t (&)[1][4]) {}
     static void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
         emulated_mma<emulated<T>>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 static char bsri_shared[1 << 18] __attribute__((aligned(1024)));
-#if CHECKS == 4
-/* --- shared memory by 32 bits: the program stands below 4 GB --- */
-static uint32_t bsri_smem_address(const void *at) {
-    if ((uintptr_t)at >> 32) bt_fail(__FILE__, __LINE__, "link it with -no-pie"), abort();
-    return (uint32_t)(uintptr_t)at;
-}
-static void *__cvta_shared_to_generic(uint32_t at) { return (void *)(uintptr_t)at; }
-static int bsri_mma_read32(uint32_t at) { return *(const int *)__cvta_shared_to_generic(at); }
-static uint32_t bsri_mma_read16(uint32_t at) { return *(const uint16_t *)__cvta_shared_to_generic(at); }
-static float bsri_mma_read_float(uint32_t at) { return *(const float *)__cvta_shared_to_generic(at); }
-static uint32_t bsri_mma_load_word(uint32_t at) { return *(const uint32_t *)__cvta_shared_to_generic(at); }
-static void bsri_mma_load(float (&r)[4], uint32_t at) { memcpy(r, __cvta_shared_to_generic(at), 16); }
-static void bsri_mma_load(double (&r)[2], uint32_t at) { memcpy(r, __cvta_shared_to_generic(at), 16); }
-static void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
-    const int lane = (int)threadIdx.x % 32;
-    uint32_t all[32];
-    gathered(all, at);
-    for (int i = 0; i < 4; i++) r[i] = bsri_mma_load_word(all[8 * i + lane / 4] + (uint32_t)lane % 4 * 4);
-}
-static void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
-    const int lane = (int)threadIdx.x % 32;
-    uint32_t all[32];
-    gathered(all, at);
-    for (int i = 0; i < 4; i++)
-        r[i] = bsri_mma_read16(all[8 * i + lane % 4 * 2] + (uint32_t)lane / 4 * 2) |
-               bsri_mma_read16(all[8 * i + lane % 4 * 2 + 1] + (uint32_t)lane / 4 * 2) << 16;
-}
-struct mbarrier {
-    uint16_t count, pending;
-    uint32_t phase;
-};
-static mbarrier *barrier_at(uint32_t at) { return (mbarrier *)__cvta_shared_to_generic(at); }
-static void bsri_mbarrier_init(uint32_t at, int count) { *barrier_at(at) = {(uint16_t)count, (uint16_t)count, 0}; }
-static void bsri_mbarrier_arrive(uint32_t at) {
-    mbarrier *b = barrier_at(at);
-    if (!--b->pending) b->pending = b->count, b->phase ^= 1;
-}
-static void bsri_mbarrier_wait(uint32_t at, uint32_t parity) {
-    while (barrier_at(at)->phase == parity) yield();
-}
-static void bsri_producer_sync(void) { barrier(BSR_CTA / 32 + 1, BSRI_PRODUCERS); }
-/* Copies land when their barrier is told, not before. */
-struct copy_on_its_way {
-    uint32_t to;
-    const void *from;
-    int bytes;
-};
-static std::vector<copy_on_its_way> under_way[BSR_CTA];
-static void bsri_cp_async(uint32_t to, const void *from, int bytes = 16) {
-    if (to % 16 || (bytes && (uintptr_t)from % 16)) bt_fail(__FILE__, __LINE__, "a copy is not on 16 bytes");
-    under_way[threadIdx.x].push_back({to, from, bytes});
-}
-static void bsri_cp_async_l1(uint32_t to, const void *from) { bsri_cp_async(to, from); }
-static void bsri_cp_async_arrive(uint32_t at) {
-    for (const copy_on_its_way &c : under_way[threadIdx.x]) {
-        memset(__cvta_shared_to_generic(c.to), 0, 16);
-        memcpy(__cvta_shared_to_generic(c.to), c.from, (size_t)c.bytes);
-    }
-    under_way[threadIdx.x].clear(), bsri_mbarrier_arrive(at);
-}
-template <class T> static T atomicOr(T *at, T v) {
-    const T old = *at;
-    return *at = old | v, old;
-}
-static uint32_t __reduce_min_sync(unsigned, uint32_t v) {
-    uint32_t all[32];
-    gathered(all, v);
-    for (uint32_t x : all) v = x < v ? x : v;
-    return v;
-}
-static uint32_t __reduce_or_sync(unsigned, uint32_t v) {
-    uint32_t all[32];
-    gathered(all, v);
-    for (uint32_t x : all) v |= x;
-    return v;
-}
-template <class T> static T __shfl_up_sync(unsigned, T v, int d) {
-    const int from = (int)threadIdx.x % 32 - d;
-    return shuffle(v, from < 0 ? (int)threadIdx.x % 32 : from);
-}
-template <class T> static void bsri_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    emulated_mma<emulated<T>>(c, a, b0, b1);
-}
-#endif
 #include "kernels.inc"
 
 /* --- choosing and launching --- */
@@ -237,7 +150,7 @@ static int bsri_emulate_sampled(const bsri_call *, const bsri_sampled *) { retur
 #if CHECKS != 3
 static int bsri_emulate_softmax(const bsri_call *, bsri_softmax *) { return 0; }
 #endif
-#if CHECKS != 1 && CHECKS != 4
+#if CHECKS != 1
 static int bsri_emulate_product(const bsri_call *, const bsri_product *) { return 0; }
 #endif
 #if CHECKS == 1
@@ -266,81 +179,6 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
     return 1;
 }
 #include "test_product.c"
-#elif CHECKS == 4
-static void copied(const bsri_dev_copies *list) {
-    for (int i = 0; i < list->count; i++) {
-        const bsri_dev_copy *c = &list->copy[i];
-        const size_t size = (size_t)1 << c->shift;
-        for (int64_t n = 0; n < c->items.count; n++) {
-            int64_t from = 0, to = 0, rest = n;
-            for (int d = c->items.dims - 1; d >= 0; rest /= c->items.size[d--])
-                from += rest % c->items.size[d] * c->from_item[d], to += rest % c->items.size[d] * c->to_item[d];
-            for (int64_t l = 0; l < c->all_lines; l++)
-                for (int64_t k = 0; k < c->all; k++) {
-                    char *const at = c->to + (to + l * c->to_line + k * c->to_step) * (int64_t)size;
-                    if (l >= c->lines || k >= c->length) memset(at, 0, size);
-                    else memcpy(at, c->from + (from + l * c->from_line + k * c->from_step) * (int64_t)size, size);
-                }
-        }
-    }
-}
-static bool launched(const bsr_context *gpu, const bsri_product *job) {
-    static bsri_product_params m;
-    bsri_dev_product p, tiles;
-    bsri_choice best;
-    bsri_cuda_describe(job, &p);
-    if (!p.tiles || !p.width || !p.items || !p.br) return false;
-    const bsri_dev_product *const seen = bsri_tiled(&p, &tiles);
-    bsri_facts f = bsri_facts_of(seen);
-    f.stored = &p;
-    const bsri_estimate e = bsri_mma_estimate(gpu, seen, &f, job->compute, &asked);
-    memset(bsri_shared, 0xff, sizeof bsri_shared);
-    if (!e.why && bt_below(4)) {
-        best = bsri_mma_choose(gpu, seen, &f, &asked, &e, &m.mma);
-        if (best.kernel == BSRI_KERNEL_PRODUCT_MMA_SCALED_I8)
-            launch(bsri_product_mma<bsri_mma_tile<bsri_mma_i8_scaled, 32, 32, 2, 128>>, m.mma, best.grid, best.threads, 4);
-        else if (best.kernel == BSRI_KERNEL_PRODUCT_MMA_SCALED_F8)
-            launch(bsri_product_mma<bsri_mma_tile<bsri_mma_f8_scaled, 32, 32, 2, 128>>, m.mma, best.grid, best.threads, 4);
-        else return wrong++, false;
-        return true;
-    }
-    best = bsri_simt_choose(gpu, &p, job->compute, &asked, &m.simt);
-    switch (best.kernel) {
-#define RUN(D, A, S)                                                                                                    \
-    case BSRI_KERNEL_PRODUCT_SIMT_SCALED_##D:                                                                           \
-        launch(bsri_product_simt<bsri_simt_tile<A, S, 16, 128, 2, 4, true>>, m.simt, best.grid, best.threads, 4);       \
-        break;
-        RUN(F32, float, float)
-        RUN(F64, double, double)
-        RUN(I32, int32_t, float)
-#undef RUN
-        default: return wrong++, false;
-    }
-    return true;
-}
-static int run_product(const bsri_call *c, const bsri_product *job) {
-    const bsr_context gpu = like_a_gpu(c->ctx);
-    bsri_product_views merged;
-    bsri_staged_product t;
-    const int way = (int)bt_below(BSRI_STAGE_WAYS);
-    if (bsri_merge_product(job, &merged)) job = &merged.job;
-    memset(&asked, 0, sizeof asked);
-    if (bt_below(2) && bsri_stage_ways(job) >> way & 1 && bsri_stage_product_of(job, way, (char *)4096, -1, &t)) {
-        char *const base = (char *)bt_alloc((size_t)t.s.bytes, 64);
-        bt_mark_output(base), bsri_stage_product_of(job, way, base, -1, &t), copied(&t.s.before);
-        if (!launched(&gpu, &t.of.job)) return 0;
-        copied(&t.s.after);
-        return 1;
-    }
-    return launched(&gpu, job);
-}
-static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
-    const uint64_t random = bt.random; /* cases are those of other machines */
-    if (!BT_WANTED || !bsri_is_scaled(job) || !job->out->rows) return 0;
-    const int ran = run_product(c, job);
-    return bt.random = random, ran;
-}
-#include "test_scales.c"
 #elif CHECKS == 2
 static int bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job) {
     static bsri_sampled_params m;

@@ -95,10 +95,7 @@ static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 
 /* --- threads of a CTA --- */
-#ifndef BSR_MOST_THREADS
-#define BSR_MOST_THREADS 256
-#endif
-enum { BSR_CTA = BSR_MOST_THREADS, BSR_STACK = 1 << 16 };
+enum { BSR_CTA = 256, BSR_STACK = 1 << 16 }; /* at most so many */
 struct coroutine {
     ucontext_t start;
     jmp_buf here;
@@ -109,8 +106,8 @@ static coroutine threads[BSR_CTA];
 static jmp_buf scheduler;
 static std::function<void()> body;
 static uint64_t exchange[BSR_CTA];    /* what each lane offers */
-static int arrived[BSR_CTA / 32 + 2]; /* at the barrier of a warp, of the CTA, of threads that fetch */
-static unsigned long turn[BSR_CTA / 32 + 2];
+static int arrived[BSR_CTA / 32 + 1]; /* at the barrier of a warp, of the CTA */
+static unsigned long turn[BSR_CTA / 32 + 1];
 static void yield(void) {
     coroutine *t = &threads[threadIdx.x];
     if (!_setjmp(t->here)) _longjmp(scheduler, 1);
