@@ -67,19 +67,16 @@ static void decode_pages(ref_decode *t) {
     const int64_t heads = t->c.whole.dims ? t->c.whole.n[t->c.whole.dims - 1] : 1, items = t_items(&t->c.whole) / heads;
     const int64_t size = PICK(sizes), n = (t->c.mask.cols + size - 1) / size, pages = items * n + bt_below(4);
     int32_t *order = (int32_t *)bt_alloc((size_t)pages * 4, 4), *table = (int32_t *)bt_alloc((size_t)(items * n + 1) * 4, 4);
-    int64_t b, i;
+    uint8_t *seen;
+    int64_t i;
     for (i = 0; i < pages; i++) order[i] = (int32_t)i;
     for (i = pages - 1; i > 0; i--) {
         const int64_t other = bt_below(i + 1);
         const int32_t swap = order[i];
         order[i] = order[other], order[other] = swap;
     }
-    for (b = 0; b < items; b++) { /* behind the last key of an item entries may be anything */
-        const int64_t lk = t->c.k.rows, keys = !t->lengths.k_lengths          ? lk
-                                               : t->lengths.k_lengths[b] < lk ? t->lengths.k_lengths[b]
-                                                                              : lk;
-        for (i = 0; i < n; i++) table[b * n + i] = t->lengths.k_lengths && i * size >= keys ? -1 - (int32_t)i : order[b * n + i];
-    }
+    seen = ref_pages_seen(&t->c, size, n); /* entries of pages that nobody sees may be anything */
+    for (i = 0; i < items * n; i++) table[i] = seen[i] ? order[i] : i % 2 ? -1 - (int32_t)i : INT32_MAX - (int32_t)i;
     t->paged = 1, t->pages.table = table, t->pages.stride = n;
     t->k = ref_pool(&t->c.k, table, items, size, n, pages, (int)bt_below(2));
     t->v = ref_pool(&t->c.v, table, items, size, n, pages, (int)bt_below(2));
