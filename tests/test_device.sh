@@ -46,10 +46,11 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ bsri_item bsri_dev_matrix_item' '^/. A step of the sum'
         from bsrsparse_kernels.cuh '^template <class F> struct bsri_dev_scalar' '^/. The activations of'
         from bsrsparse_kernels.cuh '^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation' '^/. What a warp.s epilogue'
-        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. The n-th tile of an item'
+        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. Scales of an operand: where'
         from bsrsparse_kernels.cuh '^/. Piece number of row' '^#ifdef BSRI_MMA_CODE'
         from bsrsparse_kernels.cuh '^/. 16 x 64 elements by pieces of eight' '^/. --- fetching'
-        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^/. f32 by FFMA: a lane owns'
+        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^template <class T, class L> struct bsri_mma_factors<T, L, true>'
+        from bsrsparse_kernels.cuh '^template <class T, class L> struct bsri_mma_consumer' '^/. f32 by FFMA: a lane owns'
         echo 'template <class T, class L>'
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_mma_lay' '^template <class T, class L>'
         from bsrsparse_kernels.cuh '^/. The row that stored block' '^template <class L>'
@@ -177,7 +178,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
     exec "$w/attention_checks" "$@"
 fi
 {
-    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
+    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices
