@@ -3553,8 +3553,14 @@ static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int opera
 #endif
     return BSR_OK;
 }
+/* What an array of 8-byte elements may be aligned to: 4 where the ABI lays them in structs so (i386). */
+typedef struct {
+    char before;
+    int64_t element;
+} bsri_eight;
 /* Every pointer that is read or written comes here, or in a workspace. */
 static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t align, int operand) {
+    if (align == 8) align = (int64_t)offsetof(bsri_eight, element);
     if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
     return bsri_check_memory(c, p, operand);
 }

@@ -54,7 +54,11 @@ flavour=plain
 if [ -n "$SANITIZE" ]; then
     flavour=san
     for t in $TESTS; do
-        case $t in test_maps) share="-s 5" ;; *) share= ;; esac # one case in so many, where all take minutes
+        case $t in # one case in so many, where all take minutes
+            test_maps | test_product) share="-s 5" ;;
+            test_sums | test_rows) share="-s 2" ;;
+            *) share= ;;
+        esac
         part "$t, sanitized${share:+, one case in ${share#-s }}" "$B/san/$t $share"
     done
     part "examples, sanitized" sh tests/examples.sh "$B/san" $SAN_EXAMPLES
