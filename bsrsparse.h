@@ -26,6 +26,8 @@
      conv               convolutions with block-sparse weights, and their gradients
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
+     chain              two products with a function between
+     moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
@@ -62,12 +64,15 @@
      attention-backward gradients of attention: by queries, by keys
      attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
+     gated-engine       gated units: two products at stored blocks, one epilogue
      reduce-engine      sums and maxima of stored elements
+     chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
+     moe-calls          mixtures of experts: routing, topology, rows to experts and back
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
      tables             tuned rows: order, changes, text, lookup
@@ -81,17 +86,24 @@
      cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
      cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
+     cuda-plan-conv     convolutions: choice, parameters
+     cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
+     cuda-plan-gradient attention's backward: walks, choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        queues, launches, what choosers are asked, the device
      cuda-products      products and sampled products on the CUDA backend
+     cuda-conv          convolutions on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-gradient      attention's backward on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      cuda-maps          functions, conversions and reductions on the CUDA backend
+     cuda-gated         gated units on the CUDA backend
+     cuda-moe           mixtures of experts on the CUDA backend
      tuner              the climb, measuring, verifying
      json               a text gone through where it stands
      safetensors        a file's tensors, and matrices of them
@@ -136,7 +148,10 @@
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
-       - A^T without an attached transposed index: the index is built there, at each call;
+       - A^T without an attached transposed index: the index is built there, at each call; so for data gradients of convolutions,
+         which, without strides, also turn it there;
+       - images that are not channels last, or not in such pieces, are laid so;
+       - weight gradients of convolutions with few stored blocks: shares of the pixels are added up there;
        - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
@@ -152,6 +167,23 @@
      in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; else, with
      many columns, they follow each other where the workspace that a query names is there, and run by mma without it. Tuned
      tables have no rows of sums; schedules are not looked at.
+
+   CONVOLUTIONS
+     On CUDA tensor cores take f16 and bf16 with images that are channels last (bsr_dense_image), in aligned pieces of 16 bytes,
+     and blocks whose sides are multiples of 16, each in one tap of one group (C' a multiple of block_cols; for data gradients and
+     with groups O' one of block_rows). No copy of an image has its taps beside each other; the plan says which way they come:
+       - tier wgmma, its copy engine finds the pixels of a tap: forward, data gradients without strides, weight gradients without
+         groups, on sm_90a. Its numbers are small: strides to 8; padding and dilation (kernel - 1) to 128 pixels of an image's
+         axes, 16 of a volume's, 2^15 of a signal's; pixels of out follow each other in memory; an epilogue whose operands have a
+         number for each channel, pixel, or both, and no function of the program's;
+       - tier mma, addresses are worked out: all others of these.
+     Blocks of 16 and 32 join neighbours where C' has whole 32 of them. One tap without stride and padding is bsr_dense_addmm, bit
+     for bit. Where each channel is a group (depthwise, their number a multiple of 8), a kernel of tier simt of its own takes f32,
+     f16, bf16 channels last, but for weight gradients. All else is tier simt's, as are f32, f64, i8. Weak places are data
+     gradients with strides, groups' weight gradients (both by mma) and depthwise ones: note N37.
+     Data gradients on tensor cores go by w's transposed index, attached or built in the workspace; without strides also by lists
+     made of it, which want the workspace at each call. See WORKSPACE THAT PAYS, also for images that are not channels last.
+     Channels that are few (3 of a picture) are best padded to 16, filters with them.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -199,7 +231,9 @@
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      Their tiles are blocks of 16, 32, 64, 128, square. Blocks whose sides are other multiples of 16 (256, 96, 48, 128 x 64,
      16 x 64 ...) are seen as tiles of the largest of these sizes that divides both sides, in place: nothing is copied, views
-     and schedules stay those of the stored blocks. i8 wants multiples of 32, on wgmma of 64.
+     and schedules stay those of the stored blocks. i8 wants multiples of 32, on wgmma of 64. Products, sampled products and
+     bsr_scatter_mm of other sides, strides, addresses and lists run on mma, too: each element is fetched by itself there, which
+     takes three to ten times as long. Fewer than 24 columns and blocks of few rows stay on simt, which is faster.
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
 
@@ -229,11 +263,32 @@
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
      per operation that no table knows the GPU's architecture.
      What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
-     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands on the simt tier that tensor cores would
-     take if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in
-     words). BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them
-     are not told: the host can't see them.
+     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands that tensor cores would take as they lie
+     if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in words).
+     BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them are
+     not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
+
+   8-BIT FLOATS
+     e4m3 and e5m2 may be mixed in a product; sums have f32, or f64 by BSR_EXEC_ACCUMULATE_F64; results are rounded once and
+     saturate. The CPU, and simt and mma on CUDA, add products up in f32 as all others do: (k + 2) u |A||B|. Tensor cores of tier
+     wgmma keep 13 bits behind the largest number of a sum and cut off the rest: each of its steps may lose 33/32 2^-13 of all
+     magnitudes that it has added. So sums leave the tensor core after 128 products and are added up in f32: the bound is
+     33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
+     third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
+     then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
+     Tier wgmma takes sampled products with block sides of 64 and 128 (or multiples) and both operands stored along the products:
+     mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that a query names is there; without
+     it, for blocks of 32, and for all other products, mma runs, by exact f16; smaller ones run by simt.
+
+   SCALES
+     bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
+     one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
+     see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
+     same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on mma where they are f32 and change
+     every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     stands for (k + 2) u.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
@@ -251,7 +306,8 @@
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
-     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -269,8 +325,9 @@
      0.1.0, not released yet. Since its first state: attention's backward, windows, block kinds, soft-cap, slopes, sinks,
      lengths (its options grew, the reserved fields moved); safetensors files (>>weights); what a parser finds out of range
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
-     package; 8-bit floats, convolutions and their gradients (>>conv), on the CPU; instruction sets VNNI and BF16 there, taken by
-     default where they are: products of bf16 then flush what is subnormal.
+     package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
+     instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -358,8 +415,8 @@ typedef enum bsr_status {
    floats of the Open Compute Project ("OFP8"), as PyTorch's float8_e4m3fn and float8_e5m2: e4m3 has no infinities, 448 is the
    largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
    large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
-   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions,
-   on the CPU; CUDA has not got them yet (UNSUPPORTED). */
+   there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions;
+   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above. */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -414,7 +471,15 @@ typedef enum bsr_dtype {
     X(BSR_OP_SUM_MM, 30, "sum_mm")                        \
     X(BSR_OP_CONV, 31, "conv")                            \
     X(BSR_OP_CONV_WEIGHT_GRADIENT, 32, "conv_weight_gradient") \
-    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")
+    X(BSR_OP_ATTENTION_MERGE, 33, "attention_merge")      \
+    X(BSR_OP_SAMPLED_GATED, 40, "sampled_gated")          \
+    X(BSR_OP_MOE_ROUTE, 41, "moe_route")                  \
+    X(BSR_OP_MOE_TOPOLOGY, 42, "moe_topology")            \
+    X(BSR_OP_MOE_GATHER, 43, "moe_gather")                \
+    X(BSR_OP_MOE_SCATTER, 44, "moe_scatter")              \
+    X(BSR_OP_MOE_WEIGHT_GRADIENT, 45, "moe_weight_gradient")    \
+    X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
+    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -449,7 +514,12 @@ typedef enum bsr_op {
     X(BSR_ARG_TERM_6_A, 55, "terms[6].a") X(BSR_ARG_TERM_6_B, 56, "terms[6].b")                                  \
     X(BSR_ARG_TERM_7_A, 57, "terms[7].a") X(BSR_ARG_TERM_7_B, 58, "terms[7].b")                                  \
     X(BSR_ARG_W, 59, "w") X(BSR_ARG_D_OUT, 60, "d_out") X(BSR_ARG_D_SCORES, 61, "d_scores")                      \
-    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")
+    X(BSR_ARG_D_LSE, 64, "d_lse") X(BSR_ARG_D_REL_BIAS, 65, "d_relative_bias") X(BSR_ARG_SHAPE, 66, "shape")     \
+    X(BSR_ARG_A_SCALES, 67, "a_scales") X(BSR_ARG_B_SCALES, 68, "b_scales") \
+    X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product") \
+    X(BSR_ARG_GATE, 80, "gate") X(BSR_ARG_UP, 81, "up") X(BSR_ARG_GATE_OUT, 82, "gate_out")                       \
+    X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
+    X(BSR_ARG_WEIGHTS, 86, "weights")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -542,6 +612,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
     X(BSR_ITEM_SOFTCAP, BSR_BAD_ARGUMENT, "the soft-cap is negative or not finite")                                   \
     X(BSR_ITEM_BLOCK_KIND, BSR_BAD_ARGUMENT, "block_kind[<index>] is <value>, which no bsr_block_kind is")            \
+    X(BSR_ITEM_PAGE_RANGE, BSR_BAD_STRUCTURE, "the pages' table[<index>] is <value>, out of range")                     \
     X(BSR_ITEM_NO_DERIVATIVE, BSR_UNSUPPORTED, "the score function <value> has no derivative in BSR_USER_SCORE_GRADIENTS") \
     X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
     X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
@@ -618,11 +689,19 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MAP_GRADIENT, BSR_UNSUPPORTED, "the program's function <value> has no gradient here: map by one of its own")\
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
-    X(BSR_ITEM_DTYPE_ON_CUDA, BSR_UNSUPPORTED, "the CUDA backend has not got operands in <dtype> yet")                 \
+    X(BSR_ITEM_SCALES, BSR_UNSUPPORTED, "scales of operands are not taken here")                                       \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
-    X(BSR_ITEM_CONV_SIZE, BSR_BAD_SHAPE, "axis <index> of the images has <value> pixels, not <wanted>")
+    X(BSR_ITEM_CONV_SIZE, BSR_BAD_SHAPE, "axis <index> of the images has <value> pixels, not <wanted>")                \
+    X(BSR_ITEM_MOE_FIELD, BSR_BAD_ARGUMENT, "field <index> of the routing can't be <value> (0 tokens, 1 slots, 2 experts, " \
+      "3 rows, 4 block_rows)")                                                                                          \
+    X(BSR_ITEM_MOE_EXPERT, BSR_BAD_STRUCTURE, "slot <index> goes to expert <value>: 0 to <wanted> are there")          \
+    X(BSR_ITEM_MOE_CAPACITY, BSR_CAPACITY, "slot <index> has no row: the layout must have <value>")                    \
+    X(BSR_ITEM_MOE_OFFSETS, BSR_BAD_STRUCTURE, "offsets[<index>] is <value>: they are multiples of block_rows, from 0 to " \
+      "<wanted> at most, and never decrease")                                                                             \
+    X(BSR_ITEM_MOE_ROW_OF, BSR_BAD_STRUCTURE, "row_of[<index>] is <value>: -1 to <wanted> are allowed")                 \
+    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -657,8 +736,8 @@ BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per eleme
 /* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
-/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, from a copy in host memory: writes the record (error may be
-   null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
+/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, or bsr_moe_route in its status word, from a copy in host
+   memory: writes the record (error may be null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
 BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -841,6 +920,8 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
+                                          keys and that by queries, of some items at a time; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -853,6 +934,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
+#define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -885,7 +967,17 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
+    X(BSR_WHY_GATHERED, 43, "any block size and stride: elements are gathered for tensor cores") \
+    X(BSR_WHY_SCALES, 44, "no kernel for operands with such scales") \
+    X(BSR_WHY_FEW_QUERIES, 45, "few queries: heads that share keys are packed into tiles, keys are split") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
+    X(BSR_WHY_INDEX, 37, "wants the transposed index, or a workspace to build it in") \
+    X(BSR_WHY_TAPS, 38, "blocks lie in several taps or groups, or there are too many taps") \
+    X(BSR_WHY_STRIDE, 39, "strides that it does not take") \
+    X(BSR_WHY_REACH, 40, "padding or taps reach further than it does") \
+    X(BSR_WHY_PIXELS, 41, "pixels of the result do not follow each other in memory") \
+    X(BSR_WHY_ALONE, 42, "each channel is a group: bound by memory") \
+    X(BSR_WHY_ROOM, 46, "the workspace has no room for what is known of each row") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
@@ -935,6 +1027,7 @@ typedef enum bsr_exec_flag {
     BSR_EXEC_CHECK_INDICES   = 1 << 8, /* the contents of index arrays are looked at where the call runs, before it writes
                                           anything, with the finding in device_status; not with BSR_EXEC_SKIP_CHECKS. See
                                           CHECKED INDICES above */
+    BSR_EXEC_FAST_ACCUM      = 1 << 9, /* sums of 8-bit floats may stay in the tensor core; CUDA, wgmma. It is leave, no wish */
     BSR_EXEC_FLAG_FORCE_32 = 0x7fffffff
 } bsr_exec_flag;
 #define BSR_EXEC_SKIP_CHECKS     BSRI_FLAG(BSR_EXEC_SKIP_CHECKS)
@@ -946,6 +1039,17 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_NO_LOG          BSRI_FLAG(BSR_EXEC_NO_LOG)
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 #define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
+#define BSR_EXEC_FAST_ACCUM      BSRI_FLAG(BSR_EXEC_FAST_ACCUM)
+
+/* How long a call's work takes, from behind its checks to its end. CUDA: two events of the caller's are recorded around what it
+   launches (cudaEventElapsedTime() once both have happened); not while the stream is captured (CAPTURING). CPU: seconds, by the
+   caller's clock. A query, and a call that its checks refuse, leave all as it is. */
+typedef struct bsr_timing {
+    void *begin, *end;         /* CUDA: cudaEvent_t */
+    double (*now)(void *user); /* CPU: seconds */
+    void *user;
+    double seconds;            /* CPU: result */
+} bsr_timing;
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -963,6 +1067,7 @@ typedef struct bsr_exec {
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
     uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
                                     the workspace; see bsr_device_status(). Else left alone */
+    bsr_timing *timing; /* not null: the call is timed. Errors: NULL_POINTER (without the backend's events or clock) */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1038,8 +1143,31 @@ enum {
     BSRI_USER_MASK_END
 };
 
+typedef enum bsr_scales_flag {
+    BSR_SCALES_BLOCKS = 1 << 0, /* of a: each stored block has scales of its own */
+    BSR_SCALES_FLAG_FORCE_32 = 0x7fffffff
+} bsr_scales_flag;
+#define BSR_SCALES_BLOCKS BSRI_FLAG(BSR_SCALES_BLOCKS)
+
+/* What the stored numbers of an operand of 8 bits are multiplied by to be its values, as torch._scaled_mm has it: element (i, j)
+   by scale(i / group_rows, j / group_cols). scale has ceil(rows / group_rows) rows and ceil(cols / group_cols) columns, of the
+   operand as it is handed over (a, not op(a)), any strides, and batch dimensions that broadcast as the operand's do. So one scale
+   for all is groups of 0 x 0; one for each row 1 x 0; 1 x 128 and 128 x 128 are groups along the products. Nothing is inferred
+   from sizes. BSR_SCALES_BLOCKS: groups are counted inside a block, sizes are of a block, and a last batch dimension of nnz
+   stored blocks comes with them (of a ragged matrix: all); absent blocks have none, and what a grid holds for them is not read.
+   They come with a call, in its epilogue, and not with bsr_matrix or bsr_dense: these stay plain arrays, so that no view,
+   conversion, file or binding meets a scale that it would have to apply or might overlook; both operands' stand in one place; and
+   those that do not change along the products are what left_alpha and right_alpha are, and are applied as these. (Of a row or a
+   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.) */
+typedef struct bsr_scales {
+    const bsr_dense *scale;         /* of any float type but those of 8 bits */
+    int64_t group_rows, group_cols; /* rows and columns of the operand that share one; 0: all */
+    uint32_t flags;                 /* BSR_SCALES_* */
+    int32_t reserved;
+} bsr_scales;
+
 /* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
-   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. */
+   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. a_scales, b_scales: of bsr_dense_addmm. */
 typedef struct bsr_epilogue {
     const bsr_dense *left_alpha;  /* rows x 1 */
     const bsr_dense *right_alpha; /* 1 x cols */
@@ -1049,6 +1177,7 @@ typedef struct bsr_epilogue {
     const void *user_data;        /* handed to a user function */
     int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
     int32_t reserved;
+    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits are stored with scales */
 } bsr_epilogue;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1070,10 +1199,12 @@ typedef enum bsr_trans_flag {
    dimensions are the broadcast of a's and b's. beta == 0: input is never read, may be null. alpha == 0, no
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
-   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32. input, left_alpha, right_alpha, bias: any
-   float type with a float out; i8 or i32 with an integer out, whose arithmetic is modulo 2^32.
-   Accumulates f16, bf16, f32 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
-   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type.
+   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
+   these, f16, bf16, f32. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
+   i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
+   Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
+   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
+   tier wgmma, and with scales, more: 8-BIT FLOATS and SCALES in the manual above.)
    Errors: BAD_SHAPE (b's rows are not K; out not M x N), NULL_POINTER (beta not 0 without input), BAD_ARGUMENT (unknown
    activation; alpha or beta no whole number of 32 bits where out is an integer), UNSUPPORTED (an activation of an integer out,
    a user function in f64).
@@ -1150,8 +1281,9 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
 
-/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). dtypes, accumulation, error bound
-   as bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
+/* out = A B by way of such indices, which must have been built from a: on CUDA the product by a's rows, which is the same, runs,
+   and the lists are looked at only under BSR_EXEC_CHECK_INDICES. A 2-D; b (*B, K, N). dtypes, accumulation, error bound as
+   bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
 BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
                                         const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec);
 
@@ -1191,6 +1323,20 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
    bsr_dense_addmm), BAD_STRUCTURE (on the CPU: input's pattern is not out's). After _triton_ops.sampled_addmm. */
 BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                      const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec);
+
+/* Gated unit: out = act(mat1 gate) * (mat1 up) at the stored blocks of out, act one of bsr_activation (SwiGLU: BSR_ACT_SILU).
+   mat1 [M x K], gate and up [K x N]. gate_out and up_out receive mat1 gate and mat1 up, for the gradients (see >>moe); each may
+   be null; of out's pattern (contents compared on the CPU), dtype and batch. Both products are rounded to out's dtype first, as
+   gate_out and up_out have them; act of the one times the other is computed in f32 (f64) and rounded: what two
+   bsr_sampled_addmm and a bsr_map (BSR_COMBINE_MUL, BSR_MAP_AFTER) would give, whose error bounds these are.
+   dtypes: as bsr_sampled_addmm, out a float. Batches: out's is the broadcast of all.
+   On CUDA one kernel does it by wgmma, in f16 and bf16, for blocks of 16, 32, 64 or 128 rows whose columns are a multiple of
+   128 (note N42); others run as those three calls, the product with gate in gate_out, or in a workspace as large as out's
+   values that a query names, and are refused by builds without bsr_map (BSRSPARSE_NO_MAPS).
+   Errors: as bsr_sampled_addmm, BAD_ARGUMENT (unknown activation, a program's own). */
+BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
+                                     const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
+                                     const bsr_matrix *up_out, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>conv: convolutions with block-sparse weights, and their gradients                            */
@@ -1235,13 +1381,13 @@ BSR_API int64_t bsr_conv_size(const bsr_conv_shape *shape, int axis, int64_t n);
    is ever laid out with its taps beside each other: panels of pixels are gathered as they are needed.
    trans BSR_TRANS_A: the data gradient, which is the transposed convolution ("deconvolution"): x is then what a convolution
    with this shape gives (O channels), out what it takes (C channels), w as it is; sizes that differ by less than a stride
-   are told apart by out's view. No transposed index is wanted.
+   are told apart by out's view. The CPU wants no transposed index; on CUDA tensor cores go by it.
    input and epilogue: as bsr_dense_addmm's, rows being channels, columns the pixels along the last axis, and the batch out's; a
    user function's batch item counts images and the axes before the last.
    w: no batch dimensions. dtypes, accumulation, error bound: as bsr_dense_addmm, k products of taps and channels. A tap that lies
    beside the image multiplies its weight by 0, so an infinite weight gives NaN there. beta == 0: input is never read. alpha == 0
    or no stored block: w's values and x are never read.
-   The bits do not depend on threads or on how pixels are cut into panels. Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
+   The bits do not depend on threads or on how pixels are cut into panels. On CUDA see CONVOLUTIONS in the manual above.
    Errors: as bsr_dense_addmm; BAD_ARGUMENT (a field of the shape), BAD_SHAPE (channels that groups do not divide, sizes of w or
    of images), BAD_BATCH (numbers of batch dimensions, of images). */
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
@@ -1252,7 +1398,7 @@ BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense
      out[o, t C' + c] = sum over pixels p of all images of dy[o, p] x[c, stride p + dilation t - pad_before]
    dy: O channels, the gradient of the result; x: C channels. input: a matrix of out's pattern, as in bsr_sampled_addmm. Elements
    of stored blocks beyond the sizes become beta*input. dtypes, accumulation, error bound as bsr_dense_addmm, k pixels of dy.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED). Errors: as bsr_conv and bsr_sampled_addmm. */
+   On CUDA see CONVOLUTIONS in the manual above. Errors: as bsr_conv and bsr_sampled_addmm. */
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec);
@@ -1407,6 +1553,126 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
                               const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>chain: two products with a function between                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(beta*input + left (alpha op(C) M) right + bias) with M = inner(op(A) B): two products with sparse weights, as in an
+   MLP. op(A) is A^T with BSR_TRANS_A, op(C) is C^T with BSR_TRANS_C. b [K x N], M [H x N], out [R x N]; for activations in rows,
+   f(X W1) W2, say A = W1^T, C = W2^T, and b, middle, out as transposed views.
+   These are bsr_dense_addmm(0, null, 1, trans, a, b, inner, middle) and bsr_dense_addmm(beta, input, alpha, trans, c, middle,
+   epilogue, out), and the bits are theirs with the plans that they have here: M is rounded to middle's dtype in between.
+   inner: what becomes of op(A) B, without beta; null: nothing. middle: where M goes; null: into the workspace
+   (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's
+   with middle's and out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
+   Errors: as bsr_dense_addmm; WORKSPACE_TOO_SMALL (middle null); OVERLAP also where middle meets any other operand.
+   After Inductor's b2b_gemm. */
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec);
+
+/* out = act(beta*input + left (alpha op(M) C) right + bias) with M = f(scale (mat1 mat2)) at middle's stored blocks; op(M) is M^T
+   with BSR_TRANS_A. These are bsr_sampled_addmm, bsr_map and bsr_dense_addmm, with the bits of the plans that they have here
+   (A^T without its index takes the workspace, too).
+   middle: M's pattern, with whatever is attached to it; its values, where M goes, may be null: then they are in the workspace
+   (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
+   backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
+   dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
+   copied). c has middle's dtype. Not on CUDA yet: f and product (UNSUPPORTED, NOT_IMPLEMENTED), as bsr_map is not.
+   Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>moe: mixtures of experts: routing, topology, rows to experts and back                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Tokens of a mixture of experts, sorted by expert. A router gives each token `slots` experts (top-k); slot s of token t is
+   number t * slots + s. An expert's rows stand one after another, in the order of slots, padded to whole blocks; then comes the
+   next expert; rows behind the last one's are not in use. A layer is then products with one block-diagonal pattern, of E experts
+   with F columns each, x [T x H], W1 and W3 [H x E F], W2 [E F x H]:
+       bsr_moe_route                                   rows of the slots
+       bsr_moe_topology                                the pattern of h
+       bsr_moe_gather      X = x, by rows
+       bsr_sampled_gated   h = act(X W1) * (X W3)      g = X W1 and u = X W3 kept for the gradients
+       bsr_dense_mm        Y = h W2
+       bsr_moe_scatter     y = sum over slots of weights * Y
+   and its gradients:
+       bsr_moe_gather      dY = weights * dy, by rows
+       bsr_moe_weight_gradient                         d_weights = Y dy, by slots
+       bsr_dense_mm        dW2 = h^T dY                with the transposed index, as the next ones
+       bsr_sampled_addmm   dh = dY W2^T
+       bsr_map             du = act(g) * dh,  dg = act'(g) * (u * dh)
+       bsr_dense_mm        dW1^T = dg^T X,  dW3^T = du^T X
+       bsr_sum_mm          dX = dg W1^T + du W3^T
+       bsr_moe_scatter     dx = sum over slots of dX
+   layer_run in tests/test_moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and
+   replayed with other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is
+   behind the rows in use takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of
+   zero. Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and
+   more, fewer rows for fewer tokens (16, 32 or 64 x 128), as each expert has half a block of padding on average. */
+typedef struct bsr_moe_routing {
+    int64_t tokens, slots, experts; /* 0, 1, 2: T, k, E */
+    int64_t rows;       /* 3: capacity of the layout, a multiple of block_rows: bsr_moe_rows(), or less */
+    int64_t block_rows; /* 4 */
+    int32_t *counts;    /* [experts]: rows of each that hold a token */
+    int32_t *offsets;   /* [experts + 1]: where each one's rows start, a multiple of block_rows; the last: rows in use */
+    int32_t *row_of;    /* [tokens][slots]: the slot's row; -1: it has none */
+    int32_t *slot_of;   /* [rows]: the row's slot; -1: padding, or not in use */
+    uint64_t *status;   /* one word, 0 or what had no place: see bsr_device_status(); null: not told */
+} bsr_moe_routing;
+
+/* Rows that always suffice (dropless): the most that padding can take, whatever the router says. -1: an argument is negative or
+   0 (block_rows), or there are more than 2^31 - 1. */
+BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int64_t block_rows);
+
+/* Fills r's arrays (all but status must be there) from experts [tokens x slots], i32 or i64: which expert each slot goes to. A
+   number below 0: none (another GPU's, say). Stable, and the same bits at each run. Experts whose rows go beyond the capacity
+   have fewer, or none; slots without a row are left out by what follows (token dropping, where that is wanted), and the first of
+   them is told in *status (MOE_CAPACITY), as is a number that is no expert's (MOE_EXPERT), whose slot has no row either. Where
+   there is no status, and on the CPU for a number that is no expert's, the CPU returns these as errors before it writes anything.
+   On CUDA it wants the workspace that a query names; the CPU takes the allocator's where there is none.
+   Errors: BAD_SHAPE (experts' sizes), BAD_ARGUMENT (MOE_FIELD: r's sizes), OVERFLOW (more than 2^31 - 1 slots), on the CPU
+   CAPACITY, BAD_STRUCTURE. After MegaBlocks (Gale et al. 2022), whose dropless layout this is. */
+BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r,
+                                 const bsr_exec *exec);
+
+/* The block-diagonal pattern of a routing: the block rows of expert e store block columns e n to (e + 1) n - 1, n = F /
+   block_cols. m is r->rows x (experts F), of r's block_rows and any block_cols that divides F; its crow_indices and col_indices
+   are written, values left alone. m->nnz is the capacity, at least rows / block_rows * n; on the CPU it becomes the number of
+   blocks stored, on CUDA it stays and crow's last entry tells it, as in conversions; views are detached.
+   bsr_moe_transposed_index builds, by arithmetic and without scratch, what bsr_build_transposed_index would build for it, in a
+   buffer of the same size; m is the pattern that bsr_moe_topology made of r. No schedule is wanted: rows are equally long and in
+   an order that shares each expert's weights, which a schedule's would lose.
+   They read r->offsets alone. Errors: BAD_SHAPE (sizes are not the routing's), CAPACITY, on the CPU BAD_STRUCTURE (offsets). */
+BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec);
+BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                            uint64_t bytes, const bsr_exec *exec);
+
+/* out [rows x H], by rows: weights[slot] * x[token], x [tokens x H]; all other rows, padding and what is not in use, become zero.
+   weights: tokens x slots, or null (1). Also the gradient of bsr_moe_scatter for its rows.
+   dtypes of this and the next two: any float each (f16, bf16, f32, f64). Computes in f32, in f64 where any is f64; one rounding
+   at the end. Dense operands have no batch dimensions. Errors: BAD_SHAPE, on the CPU BAD_STRUCTURE (row_of, slot_of out of
+   range; on CUDA such slots have no row). */
+BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x, const bsr_dense *weights,
+                                  const bsr_dense *out, const bsr_exec *exec);
+
+/* out [tokens x H] = beta*input + sum over the token's slots, in their order, of weights[slot] * x[row], x [rows x H]. A slot
+   without a row adds nothing, nor does padding. weights: tokens x slots, or null (1). input broadcasts to out, may be out;
+   beta == 0: it is never read. Without weights also the gradient of bsr_moe_gather. Error: (slots + 2) u (|beta input| + sum
+   |weights x|) before rounding, u = 2^-24 or 2^-53. Errors: as bsr_moe_gather, NULL_POINTER (beta not 0 without input). */
+BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
+                                   const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec);
+
+/* out [tokens x slots] = the sum of x[row] * dy[token] along H: the gradient of bsr_moe_scatter for its weights, x as there, dy
+   [tokens x H]. 0 for a slot without a row. Error: (H + 2) u (|x| |dy|) before rounding. Errors: as bsr_moe_gather. */
+BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
+                                           const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -1438,6 +1704,15 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
 } bsr_lengths;
 
+/* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
+   one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
+   page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
+   no key is attended may be anything. */
+typedef struct bsr_pages {
+    const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
+    int64_t stride;       /* from one item to the next; 0: all share one row */
+} bsr_pages;
+
 typedef struct bsr_attention_extra { /* operands that are rarely used; each may be null. d_...: of the backward alone */
     const bsr_dense *row_max;         /* out of the forward, Lq x 1, f32 or f64: the largest score; -inf where there is none */
     const bsr_dense *d_lse;           /* in: gradient of lse, Lq x 1 */
@@ -1460,20 +1735,24 @@ typedef struct bsr_attention_options { /* all zero: defaults */
     int32_t mask_function;   /* BSR_MASK_name or 0 */
     const void *user_data;
     const bsr_attention_extra *extra;
-    /* from here on on the CPU alone yet (on CUDA UNSUPPORTED, NOT_IMPLEMENTED), as the flags _WINDOW and _FULL are: */
     const uint8_t *block_kind; /* bsr_block_kind for each of mask's col_indices, with their batch strides; null: all partial */
     int64_t window_left, window_right;
     double softcap;          /* c > 0: s = c tanh(s / c) right after the scale; 0: none */
     const bsr_dense *slopes; /* 1 x 1, any batch: -slope |col - row - causal_offset| is added (ALiBi) */
     const bsr_dense *sinks;  /* 1 x 1, any batch: one more logit in every row's sum, without a value */
     const bsr_lengths *lengths;
+    const bsr_pages *pages;  /* null: k and v have a row for each key. The backward has no pages (UNSUPPORTED) */
     int64_t reserved[2];
 } bsr_attention_options;
 
 /* out = softmax(scale Q K^T + ...) V over the stored blocks of mask, in one pass (online softmax), scores never stored.
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
-   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
+   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
+   keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
+   their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -1488,8 +1767,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), UNSUPPORTED (a score function
-   in f64).
+   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -1508,12 +1787,17 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
    dk and dv walk along the columns of the mask: with an attached transposed index at once; without it all blocks are looked
    through for each column (BSR_PLAN_SLOW_TRANSPOSE), or the index is built in a workspace as large as a query says
    (BSR_PLAN_BUILDS_INDEX). Bits are the same each time. Scores are formed twice, nothing is stored between.
-   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64. Not on CUDA yet (UNSUPPORTED,
-   NOT_IMPLEMENTED).
+   On CUDA, too, all calls run without a workspace, on any GPU. Tensor cores (Hopper; f16 and bf16, heads of 8 to 128 columns in
+   steps of 8, block sides of 64 n; causal, window, kinds, lengths, sinks) want what a query names: 8 bytes a row, lists of what
+   each work tile does, the transposed index where mask has none. Where there is still more room they keep 2 bytes for each stored
+   score, of as many items as fit (BSR_PLAN_SPILLS), and form scores once; bits depend on whether they do. They round P and dS to
+   q's type before these meet other operands.
+   dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64.
    Error, first order, u and e as in bsr_attention, l the error of the lse that is given, r of out: a probability's is
    p' = P (2.5 (e + l) + (8 + |S - lse|) u), an element's of dS s' = p' (|dP| + |delta|) + P ((Dv + 4) u ((|d_out||V|) +
    sum |out d_out| + |dP| + |delta|) + sum r |d_out|). dv: sum p' |d_out| + (n + 2) u (P|d_out|); dq: |scale| (sum s' |K| +
-   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding.
+   (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding. Where P and dS are rounded, 2^-11 (f16) or 2^-8 (bf16) times
+   P, 2^-10 or 2^-7 times dS more, in f16 also 2^-25 (P's and dS's least).
    Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE).
    After FlashAttention-2's backward (Dao 2023) and FlexAttention's, whose two walks these are. */
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
@@ -1529,7 +1813,6 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    to one part alone.
    dtypes: all x one of f16, bf16, f32 (in f32; BSR_EXEC_ACCUMULATE_F64: in f64) or f64 (in f64), out the same or f32; y and lse
    f32 or f64. Error: (n + 8 + 4 |y[i] - lse|) u sum exp(y[i] - lse) |x[i]|, n parts, beside the parts' own; then one rounding.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (sizes, or `count` out of range). As FlashAttention's and FlashInfer's cascades do it. */
 BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
                                        const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec);
@@ -1605,7 +1888,8 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
 
 /* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere.
-   m->rows and cols must be set; m->values is left alone. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
+   m->rows and cols must be set; m->values is left alone. Scratch: a bit for each block; on the CPU, where few of many are kept,
+   up to 40 bytes for each of these. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec);
 
@@ -1770,10 +2054,13 @@ enum { BSR_TUNE_ANY = -1 }; /* in a pattern for bsr_tune_query: whatever the row
 /* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
    A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
    memory. A sampled product: m x k times k x n, the stored result's blocks. Softmax: m x n. Attention: m queries, n keys, k the
-   head size; alpha 1 where anything but causality stands between product and softmax. Batches are not part of the key. */
+   head size; alpha 1 where anything but causality stands between product and softmax. A convolution: m channels of out, n pixels
+   of all images, k taps times channels of x (both of a group); alpha 1: a data gradient. Its weights' gradient: m and k as
+   there, n pixels of dy. One with one tap is a product. Batches are not part of the key. */
 struct bsr_tune_row {
     int32_t gpu; /* index in bsr_tune_table.gpus */
-    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION */
+    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION,
+                   CONV, CONV_WEIGHT_GRADIENT */
     int32_t dtype, out_dtype, block_rows, block_cols, beta, alpha;
     int32_t m, k, n;
     int32_t density; /* of stored blocks, in percent, rounded */
@@ -1884,7 +2171,7 @@ typedef enum bsr_tune_flag {
 typedef struct bsr_tune_desc {
     bsr_status (*call)(const bsr_exec *exec, void *user);
     void *user;                     /* for call, target and progress */
-    bsr_exec exec;                  /* stream, workspace, flags of the calls; plan, query, key and error are the tuner's */
+    bsr_exec exec; /* stream, workspace, flags of the calls; plan, query, key, error and timing are the tuner's */
     const bsr_tune_output *outputs; /* compared with the slowest tier's, and put back exactly as they were */
     int32_t output_count;
     uint32_t flags;                                                 /* BSR_TUNE_* */
@@ -1973,7 +2260,8 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
    unreachable and the compiler drops it. */
 #if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
-    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV)
+    defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV) || \
+    defined(BSRSPARSE_ONLY_MOE)
 #ifndef BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_NO_PRODUCT
 #endif
@@ -1991,6 +2279,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_CONV
 #define BSRSPARSE_NO_CONV
+#endif
+#ifndef BSRSPARSE_ONLY_MOE
+#define BSRSPARSE_NO_MOE
 #endif
 #endif
 #ifdef BSRSPARSE_NO_PRODUCT
@@ -2023,13 +2314,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_CONV 1
 #endif
-/* bsr_map and bsr_reduce on CUDA: tests run kernels and launches on the host (tests/device/maps_checks.cpp), but no GPU's results
-   have been held against a reference yet. -DBSRI_CUDA_MAPS compiles them in. */
-#if defined(BSRI_CUDA_MAPS) && BSRI_HAS_MAPS
-#define BSRI_HAS_CUDA_MAPS 1
+#ifdef BSRSPARSE_NO_MOE
+#define BSRI_HAS_MOE 0
 #else
-#define BSRI_HAS_CUDA_MAPS 0
+#define BSRI_HAS_MOE 1
 #endif
+#define BSRI_HAS_CUDA_MAPS BSRI_HAS_MAPS
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
     defined(BSRSPARSE_ONLY_I8) || defined(BSRSPARSE_ONLY_F8)
 #ifndef BSRSPARSE_ONLY_F16
@@ -2081,9 +2371,19 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_F8 1
 #endif
+#if defined(BSRSPARSE_NO_SCALES) || defined(BSRSPARSE_NO_PRODUCT) || (!BSRI_HAS_F8 && !BSRI_HAS_I8)
+#define BSRI_HAS_SCALES 0
+#else
+#define BSRI_HAS_SCALES 1
+#endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
-#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32 || BSRI_HAS_F8
+#if BSRI_HAS_F16 || BSRI_HAS_BF16
+#define BSRI_HAS_HALF 1
+#else
+#define BSRI_HAS_HALF 0
+#endif
+#if BSRI_HAS_HALF || BSRI_HAS_F32 || BSRI_HAS_F8
 #define BSRI_HAS_SUMS_F32 1
 #else
 #define BSRI_HAS_SUMS_F32 0
@@ -2114,7 +2414,7 @@ struct bsr_context {
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
-    void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
+    void *tensor_map, *image_map;                     /* CUDA: the driver's encoders; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
     bsr_parallel_for parallel_for;
@@ -2161,6 +2461,10 @@ typedef struct bsri_call {
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
+    struct bsri_timed {
+        double began;
+        int on;
+    } timed, *timer; /* timer: what copies of this write, too */
 #ifdef BSRI_CUDA
     bsri_watch *watch, noted; /* watch: where copies of this note, too */
 #endif
@@ -2363,7 +2667,8 @@ BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error) {
     const int known = item < BSR_ITEM_COUNT && *bsr_operand_name(operand) != '?';
     if (error) memset(error, 0, sizeof *error), error->index = -1;
     if (!word) return BSR_OK;
-    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE)) {
+    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE &&
+                   item != BSR_ITEM_MOE_CAPACITY)) {
         bsri_record(NULL, error, BSR_ITEM_STATUS_WORD, BSR_ARG_NONE, -1, (int64_t)word);
         return BSR_BAD_ARGUMENT;
     }
@@ -2432,8 +2737,12 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
-           op == BSR_OP_SUM_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE));
+           op == BSR_OP_ATTENTION_BACKWARD || (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) ||
+           (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
+           op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
+           op == BSR_OP_ATTENTION_MERGE ||
+           op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
+           (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -2462,9 +2771,9 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
-                           BSR_EXEC_CHECK_INDICES;
+                           BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->reserved = 0;
+    c->may_write_workspace = 0, c->reserved = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -2479,6 +2788,8 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
         return bsri_fail(c, BSR_ITEM_THREADS, BSR_ARG_EXEC, -1, c->exec->threads);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (c->exec->timing && (bsri_on_cuda(c) ? !c->exec->timing->begin || !c->exec->timing->end : !c->exec->timing->now))
+        return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_EXEC, -1, 0);
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
@@ -2531,12 +2842,12 @@ BSRI_HD static void bsri_set_index(void *array, int index_dtype, int64_t i, int6
     else ((int32_t *)array)[i] = (int32_t)value;
 }
 
-static float bsri_bits_f32(uint32_t u) {
+BSRI_HD static float bsri_bits_f32(uint32_t u) {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
-static uint32_t bsri_f32_bits(float f) {
+BSRI_HD static uint32_t bsri_f32_bits(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
@@ -2570,7 +2881,7 @@ static float bsri_e4m3_to_f32(uint8_t x) {
 }
 /* To `bits` bits of mantissa and exponents with a bias; most: the largest number's code. Subnormals and zero: `small` has their
    last place as its own, so adding it rounds. */
-static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
+BSRI_HD static uint8_t bsri_f32_to_f8(float f, int bits, uint32_t bias, float small, uint32_t most) {
     const uint32_t u = bsri_f32_bits(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, drop = 23u - (uint32_t)bits;
     uint32_t code;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
@@ -2619,6 +2930,7 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
 #define BSRI_F8 (0u BSRI_TYPES_F8(BSRI_X_OPERAND))
+#define BSRI_BYTES (BSRI_F8 | BSRI_BIT(BSR_I8)) /* operands that scales may come with */
 #define BSRI_REALS (BSRI_FLOATS | BSRI_F8)
 #define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
@@ -3567,7 +3879,6 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
-    if ((BSRI_F8 & BSRI_BIT(dtype)) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_DTYPE_ON_CUDA, operand, -1, dtype);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
@@ -4139,6 +4450,27 @@ static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
 }
 BSRI_CUDA_PART(bsri_cuda_device(const bsri_call *c))
 BSRI_CUDA_PART(bsri_cuda_indices(const bsri_call *c))
+BSRI_CUDA_PART(bsri_cuda_time(const bsri_call *c, void *event))
+/* The end of a call that may have run. */
+static bsr_status bsri_end(const bsri_call *c, bsr_status status) {
+    bsr_timing *t = c->exec->timing;
+    if (!t || !c->timer->on || status != BSR_OK) return status;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) return bsri_cuda_time(c, t->end);
+#endif
+    t->seconds = t->now(t->user) - c->timer->began;
+    return BSR_OK;
+}
+/* Checks are done, the work begins. */
+static bsr_status bsri_time(const bsri_call *c) {
+    bsr_timing *t = c->exec->timing;
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_time(c, t->begin));
+#endif
+    c->timer->on = 1, t->seconds = 0;
+    if (!bsri_on_cuda(c)) c->timer->began = t->now(t->user);
+    return BSR_OK;
+}
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -4175,6 +4507,9 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     bsri_host_word(c, 0);
 #ifdef BSRI_CUDA
     if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_device(c));
+#endif
+    if (c->exec->timing && !c->timer->on) BSRI_TRY(bsri_time(c));
+#ifdef BSRI_CUDA
     if (bsri_indices_asked(c)) return bsri_cuda_indices(c);
 #endif
     return BSR_OK;
@@ -4223,6 +4558,15 @@ static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
     p.refused = a->refused == b->refused ? a->refused : 0, p.source = a->source == b->source ? a->source : BSR_PLAN_HEURISTIC;
     if (b->workspace_bytes > p.workspace_bytes) p.workspace_bytes = b->workspace_bytes;
     return p;
+}
+/* What stands at the start of the workspace, which a query may come without. */
+static void *bsri_room_base(const bsri_call *c) { return c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; }
+/* exec: the caller's, with the workspace that is behind the first bytes. */
+static void bsri_room_behind(const bsri_call *c, uint64_t bytes, bsr_exec *exec) {
+    *exec = *c->exec;
+    if (bytes && exec->workspace && exec->workspace_bytes > bytes)
+        exec->workspace = (char *)exec->workspace + bytes, exec->workspace_bytes -= bytes;
+    else if (bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
 }
 /* For operations with nothing to choose. */
 BSRI_UNUSED static bsr_status bsri_plan_simple(const bsri_call *c, int *stop) {
@@ -4275,6 +4619,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -6184,6 +6529,13 @@ typedef struct bsri_index_apart {
     bsri_view view;
     int64_t lines;
 } bsri_index_apart;
+/* Scales of one side as its products meet them: those of line i (a row of op(A), a column of b) and of product k of an item stand
+   `line` and `along` elements apart for each line_group and along_group of them; of op(A) perhaps from stored block to block. */
+typedef struct bsri_scaling {
+    bsr_dense of; /* data null: none, all are 1; without a dimension of blocks */
+    int64_t line_group, along_group, line, along, block; /* block: elements, where `blocks` */
+    int32_t blocks, reserved;
+} bsri_scaling;
 #define BSRI_MATRIX_UNEVEN (1u << 30) /* of bsr_matrix.flags, our own: items have inner sizes of their own, the largest is told */
 
 typedef struct bsri_product {
@@ -6201,7 +6553,9 @@ typedef struct bsri_product {
     const bsri_index_apart *index; /* not null: where items' transposed indices stand (CUDA) */
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
+    bsri_scaling a_scales, b_scales; /* those that change along the products, and others that are no factors of lines */
 } bsri_product;
+static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
 #define BSRI_TILE_ROWS 64   /* rows of an output tile at most */
 #define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
@@ -6766,6 +7120,10 @@ static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t ti
         c->at = s->c_indices[tile], c->end = s->c_indices[tile + 1];
     }
 }
+/* Of a scan: c->extra becomes the block row of the entry at c->at. */
+static inline void bsri_cursor_scan(bsri_cursor *c, int dt) {
+    while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+}
 /* Up to BSRI_LIST entries more; returns how many. */
 static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_entry *list) {
     const bsri_product *job = e->job;
@@ -6774,7 +7132,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
     int n = 0;
     if (e->kind == BSRI_LIST_SCAN) {
         for (; c->at < c->end && n < BSRI_LIST; c->at++) {
-            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            bsri_cursor_scan(c, dt);
             if (bsri_index(c->col, dt, c->at) == tile) list[n].a = c->at * e->a_block, list[n++].b = c->extra * step;
         }
         return n;
@@ -7303,17 +7661,117 @@ static void bsri_product_turn(bsri_engine *e) {
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
 }
+/* --- products of operands with scales: the products of a group are added up, then scaled and added to totals --- */
+static double bsri_scale_at(const bsri_scaling *s, const char *from, int64_t line, int64_t along) {
+    return bsri_load_f64(from, s->of.dtype, line / s->line_group * s->line + along / s->along_group * s->along);
+}
+/* Where an item's scales start, or a stored block's. */
+static const char *bsri_scales_from(const bsri_scaling *s, const bsri_batch *batch, int64_t item, int64_t block) {
+    if (!s->of.data) return NULL;
+    return bsri_at(s->of.data, s->of.dtype, bsri_dense_offset(batch, item, &s->of) + (s->blocks ? block * s->block : 0));
+}
+/* An entry of a tile's list: its stored block, its row of blocks of b; 0: there are no more. */
+static int bsri_scaled_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, int64_t *block, int64_t *row) {
+    const int dt = e->job->a->index_dtype;
+    for (; c->at < c->end; c->at++) {
+        *block = c->at;
+        if (e->kind == BSRI_LIST_TRANSPOSED)
+            *block = bsri_index(c->position, dt, c->at), *row = bsri_index(c->row, dt, c->at);
+        else if (e->kind == BSRI_LIST_ROWS) *row = bsri_index(c->col, dt, c->at);
+        else {
+            bsri_cursor_scan(c, dt);
+            if (bsri_index(c->col, dt, c->at) != tile) continue;
+            *row = c->extra;
+        }
+        c->at++;
+        return 1;
+    }
+    return 0;
+}
+/* totals += the tile's sums, number by number times both factors. */
+#define BSRI_SCALED_ADD(F, S)                                                                      \
+    for (i = 0; i < rows; i++)                                                                     \
+        for (j = 0; j < w->cols; j++)                                                              \
+            ((F *)total)[i * w->panel + j] += (F)left[i] * (F)right[j] * (F)((const S *)w->c_tile)[i * w->panel + j];
+static void bsri_scaled_add(const bsri_work *w, void *total, int64_t rows, const double *left, const double *right) {
+    int64_t i, j;
+    if (w->compute == BSR_F64) BSRI_SCALED_ADD(double, double)
+    else if (w->compute == BSR_I32) BSRI_SCALED_ADD(float, int32_t)
+    else BSRI_SCALED_ADD(float, float)
+}
+/* Rows [row, row + rows) of a tile: totals of one problem item. */
+static void bsri_scaled_sums(const bsri_engine *e, bsri_work *w, const bsri_sum_step *s, int64_t tile, int64_t col, int64_t row,
+                             int64_t rows, void *total) {
+    const bsri_product *job = e->job;
+    const bsri_scaling *sa = &job->a_scales, *sb = &job->b_scales;
+    const int64_t cols = bsri_min(e->panel, e->width - col);
+    const int64_t b_at = col * s->b->col_stride + bsri_dense_offset(&job->batch, s->item, s->b);
+    double left[BSRI_TILE_ROWS], right[2 * BSRI_TILE_BYTES / 4];
+    int64_t block, below, k, kc, n;
+    bsri_cursor c;
+    memset(&c, 0, sizeof c);
+    bsri_cursor_matrix(e, &c, s, tile);
+    while (bsri_scaled_next(e, &c, tile, &block, &below)) {
+        const char *a = bsri_at(c.values, w->a.dtype, block * e->a_block + row * e->a_rs);
+        const char *b = bsri_at(s->b->data, w->b.dtype, b_at + below * e->bc * e->b_rs);
+        const char *a_from = bsri_scales_from(sa, &job->batch, s->item, block);
+        const char *b_from = bsri_scales_from(sb, &job->batch, s->item, 0);
+        const int64_t line = row + (sa->blocks ? 0 : tile * e->br), a_k = sa->blocks ? 0 : below * e->bc, b_k = below * e->bc;
+        for (k = 0; k < e->bc; k += kc) {
+            kc = e->bc - k;
+            if (a_from) kc = bsri_min(kc, sa->along_group - (a_k + k) % sa->along_group);
+            if (b_from) kc = bsri_min(kc, sb->along_group - (b_k + k) % sb->along_group);
+            bsri_work_begin(w, 0, rows, cols, kc);
+            bsri_work_add(w, bsri_at(a, w->a.dtype, k * e->a_cs), bsri_at(b, w->b.dtype, k * e->b_rs), a, b);
+            bsri_work_end(w);
+            for (n = 0; n < rows; n++) left[n] = a_from ? bsri_scale_at(sa, a_from, line + n, a_k + k) : 1.0;
+            for (n = 0; n < cols; n++) right[n] = b_from ? bsri_scale_at(sb, b_from, col + n, b_k + k) : 1.0;
+            bsri_scaled_add(w, total, rows, left, right);
+        }
+    }
+}
+static void bsri_scaled_task(void *arg, int64_t task) {
+    const bsri_engine *e = (const bsri_engine *)arg;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    BSRI_ALIGN64 double total[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
+    bsri_product job = *e->job;
+    bsri_engine whole = *e;
+    int64_t n, r;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    job.compute = e->type, whole.job = &job; /* totals are what the epilogue computes in */
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
+        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
+        bsr_position at;
+        if (tile < 0) continue;
+        memset(total, 0, sizeof total);
+        w.rows = rows, w.cols = bsri_min(e->panel, e->width - panel * e->panel);
+        for (r = 0; r < e->reduce; r++) {
+            const bsri_sum_step s = bsri_step_of(e, item, r);
+            bsri_scaled_sums(e, &w, &s, tile, panel * e->panel, row, rows, total);
+        }
+        memcpy(w.c_tile, total, sizeof total);
+        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
+        bsri_product_finish(&whole, &w, at, rows);
+    }
+}
+
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
+    const int scaled = bsri_is_scaled(job);
     bsri_engine e;
     int64_t work, listed;
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
-    e.few = bsri_few_mode(&e);
+    e.few = scaled ? (int)BSRI_FEW_NONE : bsri_few_mode(&e);
     e.far = job->a && (double)job->a->nnz * (double)(e.br * e.bc) * (double)bsr_dtype_size(job->a->dtype) > 1e6;
-    e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
-    bsri_product_turn(&e);
+    e.gather = 1;
+    if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
+        e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
+    if (!scaled) bsri_product_turn(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
@@ -7326,7 +7784,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
+    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 
 /* --- sums of products: each term is a product of its own kind, all have one tile of sums --- */
@@ -7445,6 +7903,7 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
     const bsri_index_apart *index; /* as bsri_product's */
+    bsri_scaling a_scales, b_scales;
 } bsri_product_call;
 
 /* Which results may operands of this dtype give? */
@@ -7459,8 +7918,10 @@ static uint32_t bsri_result_dtypes(int dtype) {
 }
 static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
+/* May operands of these dtypes be multiplied with each other? Those of 8-bit floats may have either format. */
+static int bsri_is_pair(int a, int b) { return a == b || (bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)); }
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a && !(bsri_is_one_of(BSRI_F8, a) && bsri_is_one_of(BSRI_F8, b)))
+    if (!bsri_is_pair(a, b))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
     if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
@@ -7486,6 +7947,35 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     return BSR_OK;
 }
 
+/* Scales of an operand of rows x cols elements; by_block: those of a block, whose number is nnz (-1: no blocks). */
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int64_t rows,
+                                    int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    const int blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    bsr_dense d;
+    if (s->reserved || s->flags & ~(a ? BSR_SCALES_BLOCKS : 0u))
+        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
+    if (!(BSRI_BYTES & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
+    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
+    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
+    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
+    BSRI_TRY(bsri_check_dense(c, set, s->scale, id, BSRI_FLOATS, BSRI_READ));
+    d = *s->scale;
+    if (blocks) {
+        rows = a->block_rows, cols = a->block_cols;
+        if (d.batch_dims < 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d.batch_dims, 1);
+        d.batch_dims--;
+        if (d.batch[d.batch_dims] != a->nnz)
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, id, d.batch_dims, d.batch[d.batch_dims], a->nnz);
+    }
+    rows = s->group_rows ? bsri_ceil_div(rows, s->group_rows) : 1, cols = s->group_cols ? bsri_ceil_div(cols, s->group_cols) : 1;
+    if (d.rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d.rows, rows);
+    if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
+    return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
+}
+static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
+    if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
+    return bsri_fail(c, BSR_ITEM_SCALES, e->a_scales ? BSR_ARG_A_SCALES : BSR_ARG_B_SCALES, -1, 0);
+}
 /* left_alpha, right_alpha, bias, activation. */
 static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
                                       int compute, const bsri_batch *batch) {
@@ -7529,11 +8019,23 @@ static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_produ
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
     return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
+/* Scales give floats. */
+static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
+                                            const bsri_batch *batch) {
+    const bsr_scales *sa = p->epilogue->a_scales, *sb = p->epilogue->b_scales;
+    const uint32_t floats = bsri_result_dtypes(p->a->dtype) & BSRI_REALS;
+    if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
+    if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
+    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, p->a->rows, p->a->cols, p->a, batch));
+    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
+}
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
     bsri_call last;
     BSRI_TRY(bsri_check_product_sizes(c, p));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue) BSRI_TRY(bsri_check_product_scales(c, p, set, &batch));
     BSRI_TRY(bsri_check_product_result(c, p, set, &batch));
     if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
     last = bsri_last_check(c);
@@ -7603,7 +8105,7 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
-    job.index = p->index;
+    job.index = p->index, job.a_scales = p->a_scales, job.b_scales = p->b_scales;
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -7639,9 +8141,51 @@ static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p)
     return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
 }
 
+/* along_rows: products run along the operand's rows as stored: its lines are columns. */
+static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t cols, int along_rows) {
+    bsri_scaling x;
+    int64_t swap;
+    memset(&x, 0, sizeof x);
+    if (!s) return x;
+    x.of = *s->scale, x.blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+    if (x.blocks) x.block = x.of.batch_stride[--x.of.batch_dims];
+    x.line_group = s->group_rows ? s->group_rows : bsri_max(1, rows), x.line = x.of.rows > 1 ? x.of.row_stride : 0;
+    x.along_group = s->group_cols ? s->group_cols : bsri_max(1, cols), x.along = x.of.cols > 1 ? x.of.col_stride : 0;
+    if (along_rows) {
+        swap = x.line_group, x.line_group = x.along_group, x.along_group = swap;
+        swap = x.line, x.line = x.along, x.along = swap;
+    }
+    return x;
+}
+/* Scales that are the same for all products of a line are factors of out's rows or columns: the view of them, if there is none
+   yet; they are none of op(A)'s or b's then. */
+static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
+    const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
+    *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
+    if (!one && rows) view->rows = x->of.rows * x->of.cols;
+    if (!one && !rows) view->cols = x->of.rows * x->of.cols;
+    x->of.data = NULL;
+    return view;
+}
+/* The epilogue of a call with scales, and those that are left. */
+typedef struct bsri_folded {
+    bsr_epilogue epilogue;
+    bsr_dense left, right;
+} bsri_folded;
+static void bsri_fold_scales(bsri_product_call *p, bsri_folded *f) {
+    const bsr_epilogue *e = p->epilogue;
+    if (!e || !(e->a_scales || e->b_scales)) return;
+    p->a_scales = bsri_scaling_of(e->a_scales, p->a->rows, p->a->cols, p->trans);
+    p->b_scales = bsri_scaling_of(e->b_scales, p->b->rows, p->b->cols, 1);
+    f->epilogue = *e, f->epilogue.a_scales = f->epilogue.b_scales = NULL, p->epilogue = &f->epilogue;
+    f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, e->left_alpha, 1, &f->left);
+    f->epilogue.right_alpha = bsri_scaling_fold(&p->b_scales, e->right_alpha, 0, &f->right);
+}
 BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                                    const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
                                    const bsr_exec *exec) {
+    bsri_folded folded;
     bsri_spans set;
     bsri_product_call p;
     bsri_call c;
@@ -7657,13 +8201,34 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
+    bsri_fold_scales(&p, &folded);
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
-    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
                                 const bsr_dense *out, const bsr_exec *exec) {
     return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
+}
+
+/* --- results between launches --- */
+/* d, whose type and sizes are known, stands at the start of the workspace: packed, lines in pieces of 16 bytes, in the order that
+   its strides have. *bytes: what it takes. */
+static bsr_status bsri_room(const bsri_call *c, bsr_dense *d, int operand, uint64_t *bytes) {
+    const int columns = d->rows != 1 && d->row_stride == 1, size = (int)bsr_dtype_size(d->dtype);
+    const int64_t length = columns ? d->rows : d->cols, lines = columns ? d->cols : d->rows;
+    int64_t all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
+    int i;
+    d->row_stride = columns ? 1 : all, d->col_stride = columns ? all : 1;
+    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = d->batch_dims - 1; i >= 0; i--) {
+        d->batch_stride[i] = all;
+        if (!bsri_mul(all, d->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    *bytes = (uint64_t)(all * size + 127) / 128 * 128;
+    d->data = bsri_room_base(c);
+    return BSR_OK;
 }
 
 /* --- sums of products --- */
@@ -7702,6 +8267,7 @@ static bsr_status bsri_check_sum_operands(const bsri_call *c, bsri_sum_call *s, 
         BSRI_TRY(bsri_join(c, &s->batch, p[t].b->batch_dims, p[t].b->batch, p[t].id_b));
     }
     BSRI_TRY(bsri_check_batch_out(c, &s->batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     BSRI_TRY(bsri_check_product_result(c, p, set, &s->batch));
     last = bsri_last_check(c);
     for (t = 0; t < s->count; t++)
@@ -7860,22 +8426,10 @@ static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int joi
 static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
     const bsr_dense *out = s->term->out;
     const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
-    const int columns = out->rows != 1 && out->row_stride == 1, size = (int)bsr_dtype_size(type);
-    const int64_t length = columns ? out->rows : out->cols, lines = columns ? out->cols : out->rows;
-    int64_t all, i;
     l->sums = *out, l->bytes = 0;
     if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
-    all = length > INT64_MAX - 16 ? -1 : bsri_ceil_div(length, 16 / size) * (16 / size);
-    l->sums.dtype = type, l->sums.row_stride = columns ? 1 : all, l->sums.col_stride = columns ? all : 1;
-    if (all < 0 || !bsri_mul(all, lines, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    for (i = out->batch_dims - 1; i >= 0; i--) {
-        l->sums.batch_stride[i] = all;
-        if (!bsri_mul(all, out->batch[i], &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    }
-    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    l->bytes = (uint64_t)(all * size + 127) / 128 * 128;
-    l->sums.data = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
-    return BSR_OK;
+    l->sums.dtype = type;
+    return bsri_room(c, &l->sums, BSR_ARG_OUT, &l->bytes);
 }
 /* Which share of the epilogue each launch has. */
 static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
@@ -7901,10 +8455,7 @@ static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int 
     bsri_sum_group(s, l, join);
     BSRI_TRY(bsri_sum_room(c, s, l));
     bsri_sum_share(s, l);
-    *exec = *c->exec, each.exec = exec;
-    if (l->bytes && exec->workspace && exec->workspace_bytes > l->bytes)
-        exec->workspace = (char *)exec->workspace + l->bytes, exec->workspace_bytes -= l->bytes;
-    else if (l->bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
+    bsri_room_behind(c, l->bytes, exec), each.exec = exec;
     for (t = 0; t < l->count; t++) {
         BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
         *plan = t ? bsri_plan_both(plan, &one) : one;
@@ -7964,8 +8515,8 @@ BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_den
             bsri_batch_join(&s.batch, terms[t].b->batch_dims, terms[t].b->batch);
         }
     for (t = 0; t < s.count; t++) BSRI_TRY(bsri_resolve_scalars(&c, &s.term[t]));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_sum(&c, &s));
-    return bsri_sum_cpu(&c, &s);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_sum(&c, &s)));
+    return bsri_end(&c, bsri_sum_cpu(&c, &s));
 }
 BSRI_SELDOM_END
 
@@ -8110,7 +8661,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     }
     if (stop) return BSR_OK;
     x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
@@ -8305,7 +8856,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
-    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* One batch item of a dense operand. */
@@ -8383,14 +8934,18 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
+    memset(&zero, 0, sizeof zero);
+    zero.a = a, zero.b = b, zero.out = out;
+    if (bsri_on_cuda(&c)) { /* the lists say what a's rows say, for which there are faster kernels */
+        zero.alpha = 1.0;
+        return bsri_end(&c, bsri_product_start(&c, &zero, &plan, BSRI_PLAN_AND_RUN));
+    }
     BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (stop) return BSR_OK;
     open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
-    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
-    zero.a = a, zero.b = b, zero.out = out;
-    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
-    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
+    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN)); /* tiles that no entry names stay zero */
+    return bsri_end(&c, bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8417,7 +8972,10 @@ typedef struct bsri_sampler {
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
     bsri_batch out_batch;
+    const struct bsri_gated *gated; /* tiles are one factor of gated units: >>gated-engine; or null */
 } bsri_sampler;
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
+                              int64_t col);
 
 /* The panel of mat2 above `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is
    one piece of contiguous rows, else packed side by side. */
@@ -8507,7 +9065,8 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
             const int64_t col = panel * cols;
             bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
-            bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
+            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, row, col);
+            else bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
         }
     }
 }
@@ -8526,30 +9085,36 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
-static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
+/* How a job is shared out: its tasks, which take *ns on one thread. */
+static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job, bsri_sampler *s, double *ns) {
     const int64_t panel = bsri_tile_cols(job->compute);
-    bsri_sampler s;
-    double blocks, area, each, ns;
+    double blocks, area, each;
     int64_t work;
-    memset(&s, 0, sizeof s);
-    s.job = job, s.products_isa = job->isa ? job->isa : c->ctx->isa, s.isa = bsri_isa_base(s.products_isa);
-    s.type = bsri_finish_type(job->compute, job->out->dtype);
-    s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
-    s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
-    bsri_value_steps(job->out, s.o_strides);
-    if (job->input) bsri_value_steps(job->input, s.i_strides);
-    s.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), s.items = s.out_batch.count;
-    s.reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s.out_batch) : 0;
-    s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
-    s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
-    if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, bsri_stored_count(job->out) / s.rows) * s.bc;
-    s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
-    s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    blocks = (double)bsri_stored_count(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
-    each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
-    ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
-    bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
+    memset(s, 0, sizeof *s);
+    s->job = job, s->products_isa = job->isa ? job->isa : c->ctx->isa, s->isa = bsri_isa_base(s->products_isa);
+    s->type = bsri_finish_type(job->compute, job->out->dtype);
+    s->br = job->out->block_rows, s->bc = job->out->block_cols, s->rows = bsri_block_rows(job->out);
+    s->mat1 = bsri_dense_used(job->mat1), s->mat2 = bsri_dense_used(job->mat2);
+    bsri_value_steps(job->out, s->o_strides);
+    if (job->input) bsri_value_steps(job->input, s->i_strides);
+    s->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), s->items = s->out_batch.count;
+    s->reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s->out_batch) : 0;
+    s->subs = bsri_ceil_div(s->br, BSRI_TILE_ROWS), s->sub_rows = bsri_ceil_div(s->br, s->subs);
+    s->panels = bsri_ceil_div(s->bc, panel), s->group = s->panels > 1 ? 1 : panel / s->bc;
+    if (!s->rows || !s->items || !job->out->nnz) return 0;
+    work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
+    s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
+    s->chunks = bsri_ceil_div(s->rows, s->chunk);
+    blocks = (double)bsri_stored_count(job->out) * (double)s->items, area = (double)s->br * (double)s->bc;
+    each = (double)job->mat1->cols * (double)s->reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
+    *ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
+    return s->items * s->chunks * s->subs;
+}
+static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
+    bsri_sampler s;
+    double ns = 0;
+    const int64_t tasks = bsri_sampled_prepare(c, job, &s, &ns);
+    if (tasks) bsri_parallel(c, tasks, ns, bsri_sampled_task, &s);
 }
 
 BSRI_SELDOM_BEGIN
@@ -8646,7 +9211,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
-    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN));
 }
 BSRI_SELDOM_END
 
@@ -8734,7 +9299,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
     BSRI_WANT_COMPILED(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
-    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_end(&c, bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN));
 }
 
 /* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
@@ -8831,7 +9396,8 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
-    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
+    if (!stop && want_b) BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY));
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -8880,11 +9446,53 @@ static bsri_taps bsri_taps_of(const bsr_conv_shape *s) {
     return t;
 }
 
+/* A convolution as both backends walk it: what is read and what is written, in which groups. turned: the data gradient. */
+typedef struct bsri_conv_geometry {
+    bsri_image x, y;
+    bsri_taps taps;
+    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
+    int64_t phases[3];                /* grids along each axis */
+    int32_t turned, reserved;
+} bsri_conv_geometry;
 /* The pixels that panels are cut from: on each axis every step-th, from `first` on. A data gradient with strides goes through one
    such grid after another, as each has taps of its own. */
 typedef struct bsri_pixel_grid {
     int64_t images, first[3], count[3], step[3], all;
 } bsri_pixel_grid;
+BSRI_HD static void bsri_conv_grid(const bsri_conv_geometry *e, int64_t phase, bsri_pixel_grid *g) {
+    int a;
+    g->images = g->all = e->y.images;
+    for (a = 2; a >= 0; a--) {
+        const int64_t left = e->y.size[a] - (g->first[a] = phase % e->phases[a]);
+        phase /= e->phases[a], g->step[a] = e->turned ? e->taps.stride[a] : 1;
+        g->count[a] = left > 0 ? (left - 1) / g->step[a] + 1 : 0, g->all *= g->count[a];
+        if (g->count[a] <= 1) g->step[a] = 1; /* a stride beyond the image goes nowhere */
+    }
+}
+/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
+   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
+BSRI_HD static int bsri_conv_offset(const bsri_conv_geometry *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
+    int a, exists = 1;
+    for (a = 2; a >= 0; a--) {
+        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
+        tap /= e->taps.count[a];
+        offset[a] = e->turned ? back / e->taps.stride[a] : at;
+        if (e->turned && back % e->taps.stride[a]) exists = 0;
+    }
+    return exists;
+}
+/* How many grids there are, and how many pixels the first, which is the largest, has. */
+static int64_t bsri_conv_phases(bsri_conv_geometry *e, int64_t *largest) {
+    bsri_pixel_grid g;
+    int64_t phases = 1;
+    int a;
+    for (a = 0; a < 3; a++) {
+        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1, phases *= e->phases[a];
+    }
+    bsri_conv_grid(e, 0, &g);
+    *largest = g.all;
+    return phases;
+}
 /* Pixels of a panel that follow each other along the last axis; and where those that a tap sees stand. */
 typedef struct bsri_stretch {
     int64_t image, q[3], col, n;
@@ -8924,7 +9532,8 @@ static void bsri_panel_run(bsri_panel *p, int64_t at, int64_t col, int64_t n) {
 /* What pixel q of the grid sees is pixel q * step + offset of m. */
 static void bsri_panel_see(bsri_panel *p, const bsri_image *m, const int64_t offset[3], const int64_t step[3]) {
     int i;
-    p->runs = 0, p->image = m, p->step = step[2] * m->stride[2];
+    p->runs = 0, p->image = m;
+    p->step = step[2] < m->size[2] ? step[2] * m->stride[2] : 0; /* else no two pixels of a line are inside */
     for (i = 0; i < p->pieces; i++) {
         const bsri_stretch *s = &p->piece[i];
         const int64_t x0 = s->q[0] * step[0] + offset[0], x1 = s->q[1] * step[1] + offset[1];
@@ -9029,20 +9638,18 @@ static void bsri_lanes_sum(int isa, int compute, void *sums, int64_t ld, const v
 /* A tile is up to BSRI_CONV_ROWS channels of one group of the result, for a panel of its pixels. */
 typedef struct bsri_conv {
     const bsr_matrix *w;
-    const bsr_dense *out, *input;
+    const bsr_dense *x, *out, *input;
     const bsr_epilogue *epilogue;
     double alpha, beta;
     int isa, compute, type;
-    int turned, any;  /* the data gradient; there is something to add up */
+    int any;          /* there is something to add up */
     int alone;        /* each channel is a group (depthwise) */
     int64_t line;     /* pixels of the result that are stored as if they were one line; 0: a grid's lines */
-    bsri_image x, y;  /* what is read, what is written */
-    bsri_taps taps;
-    int64_t filters, channels, inner; /* of a group: rows of w, columns of w in a tap; columns of w that are looked at */
-    int64_t ws[3];                    /* strides of its values */
+    bsri_conv_geometry geo;
+    int64_t ws[3];                    /* strides of w's values */
     int64_t width, cuts, ahead;       /* columns of a piece of a block, pieces of a block, pieces gathered at once */
     int64_t group_rows, rows, parts;  /* of the result: channels of a group, of a tile; tiles of a group */
-    int64_t phases[3], panel, panels; /* grids; pixels of a panel, panels of the largest grid */
+    int64_t panel, panels;            /* pixels of a panel, panels of the largest grid */
     int64_t each, chunks;             /* panels of a task, tasks that go through a grid */
     bsri_batch batch;                 /* of out */
 } bsri_conv;
@@ -9061,33 +9668,12 @@ typedef struct bsri_conv_tile {
     BSRI_ALIGN64 double b[BSRI_CONV_DEPTH * BSRI_TILE_BYTES / 8];
 } bsri_conv_tile;
 
-static void bsri_conv_grid(const bsri_conv *e, int64_t phase, bsri_pixel_grid *g) {
-    int a;
-    g->images = g->all = e->y.images;
-    for (a = 2; a >= 0; a--) {
-        g->first[a] = phase % e->phases[a], phase /= e->phases[a];
-        g->step[a] = e->turned ? e->taps.stride[a] : 1;
-        g->count[a] = bsri_ceil_div(bsri_max(0, e->y.size[a] - g->first[a]), g->step[a]), g->all *= g->count[a];
-    }
-}
-/* Where pixel 0 of the grid looks through a tap. In a data gradient a pixel is reached by a tap where what is left of its place
-   is a multiple of the stride, which is so for all pixels of a grid or for none: 0. */
-static int bsri_conv_offset(const bsri_conv *e, const bsri_pixel_grid *g, int64_t tap, int64_t offset[3]) {
-    int a, exists = 1;
-    for (a = 2; a >= 0; a--) {
-        const int64_t at = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], back = g->first[a] - at;
-        tap /= e->taps.count[a];
-        offset[a] = e->turned ? back / e->taps.stride[a] : at;
-        if (e->turned && back % e->taps.stride[a]) exists = 0;
-    }
-    return exists;
-}
 static void bsri_conv_see(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
     static const int64_t ones[3] = {1, 1, 1};
     int64_t offset[3];
     if (t->tap == tap) return;
-    t->tap = tap, t->exists = bsri_conv_offset(e, &t->grid, tap, offset);
-    if (t->exists) bsri_panel_see(&t->p, &e->x, offset, e->turned ? ones : e->taps.stride);
+    t->tap = tap, t->exists = bsri_conv_offset(&e->geo, &t->grid, tap, offset);
+    if (t->exists) bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.turned ? ones : e->geo.taps.stride);
 }
 
 /* --- adding up --- */
@@ -9145,10 +9731,10 @@ static int bsri_conv_lines(const bsri_conv *e, const bsri_conv_tile *t, bsri_con
 static void bsri_conv_gather(const bsri_conv *e, bsri_conv_tile *t, int64_t k, int64_t n, char *b) {
     int64_t some;
     for (; n > 0; n -= some, k += some) {
-        const int64_t c = k % e->channels;
-        some = bsri_min(n, e->channels - c);
-        bsri_conv_see(e, t, k / e->channels);
-        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->channels + c, some, b, e->panel, t->w.b_pack);
+        const int64_t c = k % e->geo.channels;
+        some = bsri_min(n, e->geo.channels - c);
+        bsri_conv_see(e, t, k / e->geo.channels);
+        bsri_panel_pack(&t->p, e->isa, e->compute, t->group * e->geo.channels + c, some, b, e->panel, t->w.b_pack);
         b = bsri_at(b, e->compute, some * e->panel);
     }
 }
@@ -9160,7 +9746,7 @@ static void bsri_conv_line_add(const bsri_conv *e, bsri_conv_tile *t, bsri_conv_
     for (; line->at < line->end && (piece = bsri_conv_piece(e, line->at)) >= from && piece < to; line->at++) {
         const int64_t part = e->cuts == 1 ? 0 : line->at % e->cuts, entry = e->cuts == 1 ? line->at : line->at / e->cuts;
         const int64_t k = (e->cuts == 1 ? piece : piece / e->cuts) * e->w->block_cols + part * e->width;
-        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->inner - k);
+        const int64_t n = bsri_min(bsri_min(e->width, e->w->block_cols - part * e->width), e->geo.inner - k);
         char *b = bsri_at(t->b, e->compute, (piece - from) * e->width * e->panel);
         const int64_t at = entry * e->ws[0] + line->inside * e->ws[1] + part * e->width * e->ws[2];
         const char *a = bsri_at(e->w->values, e->w->dtype, at);
@@ -9187,14 +9773,14 @@ static void bsri_conv_forward(const bsri_conv *e, bsri_conv_tile *t) {
 /* The data gradient: stored blocks one after another, each adding what its filters saw to the channels of its taps. slot: which
    taps' pixels of these filters are gathered. */
 static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, int64_t n, int64_t slots, int64_t entry) {
-    const int64_t first = t->first - t->group * e->channels, end = first + t->count;
+    const int64_t first = t->first - t->group * e->geo.channels, end = first + t->count;
     const int64_t k = bsri_index(e->w->col_indices, e->w->index_dtype, entry) * e->w->block_cols;
-    const int64_t all = bsri_min(e->w->block_cols, e->inner - k), inside = row % e->w->block_rows;
+    const int64_t all = bsri_min(e->w->block_cols, e->geo.inner - k), inside = row % e->w->block_rows;
     int64_t j, some, lo, hi, rows;
     for (j = 0; j < all; j += some) {
-        const int64_t tap = (k + j) / e->channels, c = (k + j) % e->channels, slot = tap % slots;
+        const int64_t tap = (k + j) / e->geo.channels, c = (k + j) % e->geo.channels, slot = tap % slots;
         char *b = bsri_at(t->b, e->compute, slot * n * e->panel);
-        some = bsri_min(all - j, e->channels - c);
+        some = bsri_min(all - j, e->geo.channels - c);
         lo = bsri_max(c, first), hi = bsri_min(c + some, end);
         if (lo >= hi) continue;
         if (t->slot[slot] != tap) {
@@ -9214,9 +9800,9 @@ static void bsri_conv_back(const bsri_conv *e, bsri_conv_tile *t, int64_t row, i
     }
 }
 static void bsri_conv_backward(const bsri_conv *e, bsri_conv_tile *t) {
-    const int64_t end = (t->group + 1) * e->filters, br = e->w->block_rows;
+    const int64_t end = (t->group + 1) * e->geo.filters, br = e->w->block_rows;
     int64_t row, n, p, slots, i;
-    for (row = t->group * e->filters; row < end; row += n) {
+    for (row = t->group * e->geo.filters; row < end; row += n) {
         n = bsri_min(bsri_min(br - row % br, t->w.depth), end - row), slots = BSRI_CONV_DEPTH / n;
         for (i = 0; i < slots; i++) t->slot[i] = -1;
         p = bsri_index(e->w->crow_indices, e->w->index_dtype, row / br);
@@ -9239,7 +9825,7 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             const int64_t end = bsri_index(e->w->crow_indices, dt, row + 1);
             n = bsri_min(br - inside, t->count - i);
             for (p = bsri_index(e->w->crow_indices, dt, row); p < end; p++) {
-                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->inner - col);
+                const int64_t col = bsri_index(e->w->col_indices, dt, p) * bc, last = bsri_min(bc, e->geo.inner - col);
                 const uint64_t bits = (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << i;
                 for (k = 0; k < last; k++) {
                     const int64_t at = p * e->ws[0] + inside * e->ws[1] + k * e->ws[2], rs = e->ws[1];
@@ -9258,11 +9844,11 @@ static void bsri_conv_weigh(const bsri_conv *e, bsri_conv_tile *t) {
             }
         }
         if (step) break;
-        for (k = 0; k < e->taps.all; k++)
-            if (!bsri_conv_offset(e, &t->grid, k, offset)) has[k] = 0;
-        for (t->used = 0, k = 0; k < e->taps.all; k++)
+        for (k = 0; k < e->geo.taps.all; k++)
+            if (!bsri_conv_offset(&e->geo, &t->grid, k, offset)) has[k] = 0;
+        for (t->used = 0, k = 0; k < e->geo.taps.all; k++)
             if (has[k] == all) row_of[k] = t->used, t->mask[t->used] = all, t->slot[t->used++] = k;
-        for (t->full = t->used, k = 0; k < e->taps.all; k++)
+        for (t->full = t->used, k = 0; k < e->geo.taps.all; k++)
             if (has[k] && has[k] != all) row_of[k] = t->used, t->mask[t->used] = has[k], t->slot[t->used++] = k;
         memset(t->b, 0, (size_t)(t->used * BSRI_TILE_ROWS) * bsr_dtype_size(e->compute));
     }
@@ -9274,7 +9860,7 @@ static double bsri_conv_weight(const bsri_conv *e, const bsri_conv_tile *t, int6
    t->b; what lies beside the image is a row of zeros. */
 #define BSRI_CONV_SEEN 1024
 static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
-    const int direct = e->x.dtype == e->compute;
+    const int direct = e->geo.x.dtype == e->compute;
     const int64_t ld = BSRI_TILE_ROWS, some = direct ? BSRI_CONV_SEEN / bsri_max(1, t->full) : t->p.cols;
     const void *seen[BSRI_CONV_SEEN];
     int64_t at, tap, n, j;
@@ -9287,9 +9873,9 @@ static void bsri_conv_alone_full(const bsri_conv *e, bsri_conv_tile *t) {
             for (r = 0; r < t->p.runs; r++) {
                 const bsri_run *run = &t->p.run[r];
                 const int64_t from = bsri_max(at, run->col), to = bsri_min(at + n, run->col + run->n);
-                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->x.dtype);
-                const char *x = run->at < 0 ? (const char *)t->w.b_pack
-                                            : bsri_at(e->x.data, e->x.dtype, run->at + (from - run->col) * t->p.step + t->first);
+                const int64_t step = run->at < 0 ? 0 : t->p.step * (int64_t)bsr_dtype_size(e->geo.x.dtype);
+                const int64_t place = run->at + (from - run->col) * t->p.step + t->first;
+                const char *x = run->at < 0 ? (const char *)t->w.b_pack : bsri_at(e->geo.x.data, e->geo.x.dtype, place);
                 for (j = from; j < to; j++) seen[(j - at) * t->full + tap] = x + (j - from) * step;
             }
         }
@@ -9321,17 +9907,17 @@ static void bsri_conv_alone_some(const bsri_conv *e, bsri_conv_tile *t, int64_t 
 }
 /* Channels apart: a line of sums for each of them. */
 static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t tap) {
-    const int direct = e->x.dtype == e->compute && t->p.step == 1;
+    const int direct = e->geo.x.dtype == e->compute && t->p.step == 1;
     int64_t i;
     int r;
     for (r = 0; r < t->p.runs; r++) {
         const bsri_run *run = &t->p.run[r];
         if (run->at < 0) continue;
         for (i = 0; i < t->count; i++) {
-            const void *x = bsri_at(e->x.data, e->x.dtype, run->at + (t->first + i) * e->x.channel);
+            const void *x = bsri_at(e->geo.x.data, e->geo.x.dtype, run->at + (t->first + i) * e->geo.x.channel);
             if (!((uint64_t)t->mask[tap] >> i & 1)) continue;
             if (!direct) {
-                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->x.dtype, t->p.step, run->n);
+                bsri_row_load(e->isa, e->compute, t->w.b_pack, x, e->geo.x.dtype, t->p.step, run->n);
                 x = t->w.b_pack;
             }
             bsri_row_op(e->isa, e->compute, BSRI_ADD_SCALED, bsri_at(t->c, e->compute, i * e->panel + run->col), x,
@@ -9340,7 +9926,7 @@ static void bsri_conv_alone_first(const bsri_conv *e, bsri_conv_tile *t, int64_t
     }
 }
 static void bsri_conv_alone(const bsri_conv *e, bsri_conv_tile *t) {
-    const int last = e->x.channel == 1;
+    const int last = e->geo.x.channel == 1;
     int64_t tap;
     if (last && t->full) bsri_conv_alone_full(e, t);
     for (tap = last ? t->full : 0; tap < t->used; tap++) {
@@ -9363,16 +9949,16 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
         for (a = 2; a >= 0; a--) {
             i[a] = t->grid.first[a] + rest % t->grid.count[a] * t->grid.step[a], rest /= t->grid.count[a];
         }
-        item = (rest * e->y.size[0] + i[0]) * e->y.size[1] + i[1];
-        at = rest * e->y.step + i[0] * e->y.stride[0] + i[1] * e->y.stride[1] + i[2] * e->y.stride[2];
+        item = (rest * e->geo.y.size[0] + i[0]) * e->geo.y.size[1] + i[1];
+        at = rest * e->geo.y.step + i[0] * e->geo.y.stride[0] + i[1] * e->geo.y.stride[1] + i[2] * e->geo.y.stride[2];
         for (row = 0; row < t->count; row += rows) {
             const int64_t channel = t->first + row;
             bsri_finish f;
             memset(&f, 0, sizeof f);
             rows = bsri_min(BSRI_TILE_ROWS, t->count - row);
             f.isa = e->isa, f.compute = e->compute, f.type = e->type, f.alpha = e->alpha, f.beta = e->beta;
-            f.out = bsri_at(e->y.data, e->y.dtype, at + channel * e->y.channel), f.out_dtype = e->y.dtype;
-            f.rs = e->y.channel, f.cs = e->y.stride[2] * t->grid.step[2];
+            f.out = bsri_at(e->geo.y.data, e->geo.y.dtype, at + channel * e->geo.y.channel), f.out_dtype = e->geo.y.dtype;
+            f.rs = e->geo.y.channel, f.cs = e->geo.y.stride[2] * t->grid.step[2];
             f.at.batch = item, f.at.head = 0, f.at.row = channel, f.at.col = i[2];
             if (e->beta != 0.0) f.input = bsri_vector_of(&e->batch, e->input, item, channel, i[2]);
             if (ep) {
@@ -9392,10 +9978,10 @@ static void bsri_conv_finish(const bsri_conv *e, bsri_conv_tile *t, int turned) 
 /* --- running --- */
 /* The tiles of one panel come one after another. */
 static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t) {
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, tile = task % tiles;
-    bsri_conv_grid(e, task / tiles / e->chunks, &t->grid);
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups, tile = task % tiles;
+    bsri_conv_grid(&e->geo, task / tiles / e->chunks, &t->grid);
     t->group = e->alone ? 0 : tile / e->parts, t->first = tile % e->parts * e->rows;
-    t->count = bsri_min(e->rows, (e->alone ? e->y.channels : e->group_rows) - t->first);
+    t->count = bsri_min(e->rows, (e->alone ? e->geo.y.channels : e->group_rows) - t->first);
     t->first += t->group * e->group_rows;
     t->w.isa = e->isa, t->w.compute = e->compute, t->w.panel = e->panel, t->w.few = BSRI_FEW_NONE, t->w.more = 0;
     t->w.group = 1, t->w.walk.group = 0;
@@ -9404,8 +9990,9 @@ static void bsri_conv_begin(const bsri_conv *e, int64_t task, bsri_conv_tile *t)
 }
 static void bsri_conv_task(void *arg, int64_t task) {
     const bsri_conv *e = (const bsri_conv *)arg;
-    const int64_t tiles = e->alone ? e->parts : e->parts * e->taps.groups, first = task / tiles % e->chunks * e->each * e->panel;
-    const int last = e->alone && e->x.channel == 1;
+    const int64_t tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
+    const int64_t first = task / tiles % e->chunks * e->each * e->panel;
+    const int last = e->alone && e->geo.x.channel == 1;
     bsri_conv_tile t;
     int64_t at, end;
     bsri_conv_begin(e, task, &t);
@@ -9414,10 +10001,10 @@ static void bsri_conv_task(void *arg, int64_t task) {
     for (at = first; at < end; at += e->panel) {
         bsri_panel_begin(&t.p, &t.grid, at, bsri_min(e->panel, end - at));
         t.tap = -1, t.exists = 0;
-        if (!last || !e->any || !t.full || e->x.dtype != e->compute)
+        if (!last || !e->any || !t.full || e->geo.x.dtype != e->compute)
             memset(t.c, 0, (size_t)(last ? BSRI_TILE_ROWS * t.p.cols : e->panel * t.count) * bsr_dtype_size(e->compute));
         if (e->any && e->alone) bsri_conv_alone(e, &t);
-        else if (e->any && e->turned) bsri_conv_backward(e, &t);
+        else if (e->any && e->geo.turned) bsri_conv_backward(e, &t);
         else if (e->any) bsri_conv_forward(e, &t);
         bsri_conv_finish(e, &t, last);
     }
@@ -9432,13 +10019,13 @@ static int64_t bsri_conv_stride(const bsr_dense *d, int dims, int axis) {
 /* How many pixels of the result are stored as if they were one line. The program's functions are told places, so lines stay. */
 static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     const bsr_dense *all[4] = {e->out, NULL, NULL, NULL};
-    int64_t line = e->y.size[2];
+    int64_t line = e->geo.y.size[2];
     int a, i, joined = 1;
     all[1] = e->beta != 0.0 ? e->input : NULL;
     if (e->epilogue) all[2] = e->epilogue->right_alpha, all[3] = e->epilogue->bias;
     if (e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) return line;
     for (a = 1; a >= -1 && joined && line > 1; a--) {
-        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t size = a < 0 ? e->geo.y.images : e->geo.y.size[a];
         if (size == 1) continue;
         for (i = 0; i < 4; i++)
             if (all[i] && bsri_conv_stride(all[i], dims, a) != line * bsri_conv_stride(all[i], dims, 2)) joined = 0;
@@ -9447,39 +10034,35 @@ static int64_t bsri_conv_line_of(const bsri_conv *e, int dims) {
     return line;
 }
 static double bsri_conv_ns(const bsri_conv *e) {
-    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
-    const double size = (double)bsr_dtype_size(e->x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
-    return bsri_work_ns(pixels * (double)e->y.channels * (double)bsr_dtype_size(e->y.dtype),
+    const bsri_image *y = &e->geo.y;
+    const double pixels = (double)y->images * (double)y->size[0] * (double)y->size[1] * (double)y->size[2];
+    const double size = (double)bsr_dtype_size(e->geo.x.dtype), stored = e->any ? (double)bsri_stored_count(e->w) : 0;
+    return bsri_work_ns(pixels * (double)e->geo.y.channels * (double)bsr_dtype_size(e->geo.y.dtype),
                         stored * (double)(e->w->block_rows * e->w->block_cols) * pixels * size / 4.0, stored * pixels / 64.0);
 }
 static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), bc = e->w->block_cols;
-    int64_t phases = 1, grids = 1, tiles;
-    bsri_pixel_grid g;
+    int64_t phases, grids = 1, tiles, pixels;
     int a;
     bsri_value_steps(e->w, e->ws);
-    e->panel = bsri_tile_cols(e->compute), e->inner = e->taps.all * e->channels;
-    e->type = bsri_finish_type(e->compute, e->out->dtype);
+    e->panel = bsri_tile_cols(e->compute), e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, BSRI_CONV_DEPTH), e->width = bsri_ceil_div(bc, e->cuts);
     e->ahead = e->cuts > 1 ? 1 : BSRI_CONV_DEPTH / e->width;
-    for (a = 0; a < 3; a++) {
-        e->phases[a] = e->turned ? bsri_max(1, bsri_min(e->taps.stride[a], e->y.size[a])) : 1;
-        phases *= e->phases[a], grids = bsri_max(grids, e->turned ? e->taps.stride[a] : 1);
-    }
-    bsri_conv_grid(e, 0, &g);
-    if (!g.all || !e->y.channels) return;
+    for (a = 0; a < 3; a++) grids = bsri_max(grids, e->geo.turned ? e->geo.taps.stride[a] : 1);
+    phases = bsri_conv_phases(&e->geo, &pixels);
+    if (!pixels || !e->geo.y.channels) return;
     e->line = grids > 1 ? 0 : bsri_conv_line_of(e, dims);
     if (grids > 1 && e->epilogue && e->epilogue->activation >= BSR_USER_FUNCTION_BASE) e->line = 1;
-    e->panels = bsri_ceil_div(g.all, e->panel), e->group_rows = e->turned ? e->channels : e->filters;
-    e->alone = e->channels == 1 && e->filters == 1 && e->taps.groups > 1 &&
-               e->taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b && e->taps.all <= BSRI_CONV_DEPTH;
-    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->turned ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows
-                                                                          : BSRI_CONV_ROWS);
+    e->panels = bsri_ceil_div(pixels, e->panel), e->group_rows = e->geo.turned ? e->geo.channels : e->geo.filters;
+    e->alone = e->geo.channels == 1 && e->geo.filters == 1 && e->geo.taps.groups > 1 && e->geo.taps.all <= BSRI_CONV_DEPTH &&
+               e->geo.taps.all * BSRI_TILE_ROWS * size <= (int64_t)sizeof((bsri_conv_tile *)0)->b;
+    e->rows = bsri_max(1, e->w->block_rows <= BSRI_CONV_ROWS && !e->geo.turned
+                              ? BSRI_CONV_ROWS / e->w->block_rows * e->w->block_rows : BSRI_CONV_ROWS);
     if (e->alone) e->rows = BSRI_TILE_ROWS;
-    else if (phases * e->panels * e->taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
+    else if (phases * e->panels * e->geo.taps.groups * bsri_ceil_div(e->group_rows, e->rows) < 4 * bsri_threads(c))
         e->rows = bsri_max(1, e->rows / 4); /* few panels: smaller tiles, for more threads */
-    e->parts = bsri_ceil_div(e->alone ? e->y.channels : e->group_rows, e->rows);
-    tiles = e->alone ? e->parts : e->parts * e->taps.groups;
+    e->parts = bsri_ceil_div(e->alone ? e->geo.y.channels : e->group_rows, e->rows);
+    tiles = e->alone ? e->parts : e->parts * e->geo.taps.groups;
     e->each = e->alone ? bsri_max(1, bsri_min(64, phases * e->panels * tiles / (4 * bsri_threads(c)))) : 1;
     e->chunks = bsri_ceil_div(e->panels, e->each);
     bsri_parallel(c, phases * e->chunks * tiles, bsri_conv_ns(e), bsri_conv_task, e);
@@ -9494,11 +10077,10 @@ static void bsri_conv_run(const bsri_call *c, bsri_conv *e, int dims) {
 #define BSRI_WIDE_BYTES 1024 /* of a row of its sums */
 typedef struct bsri_conv_weights {
     const bsr_matrix *out, *input;
+    const bsr_dense *x, *dy;
     double alpha, beta;
     int isa, compute, type;
-    bsri_image x, dy;
-    bsri_taps taps;
-    int64_t filters, channels, inner;
+    bsri_conv_geometry geo;     /* y: dy */
     int64_t ws[3], is[3];       /* strides of out's values, of the input's */
     int64_t ld, panel;          /* numbers in a row of sums; pixels at once */
     int64_t width, cuts, per;   /* as in bsri_conv; pieces in a tile */
@@ -9516,18 +10098,15 @@ typedef struct bsri_weights_tile {
 static void bsri_weights_gather(const bsri_conv_weights *e, bsri_weights_tile *t, int64_t group, int64_t k, int64_t n, char *b) {
     int64_t some, i;
     for (; n > 0; n -= some, k += some, b = bsri_at(b, e->compute, some)) {
-        const int64_t c = k % e->channels;
-        int64_t offset[3], tap = k / e->channels;
-        int a;
-        some = k < e->inner ? bsri_min(n, e->channels - c) : n;
-        for (i = 0; i < t->p.cols && k >= e->inner; i++)
+        const int64_t c = k % e->geo.channels;
+        int64_t offset[3];
+        some = k < e->geo.inner ? bsri_min(n, e->geo.channels - c) : n;
+        for (i = 0; i < t->p.cols && k >= e->geo.inner; i++)
             memset(bsri_at(b, e->compute, i * e->ld), 0, (size_t)n * bsr_dtype_size(e->compute));
-        if (k >= e->inner) continue;
-        for (a = 2; a >= 0; a--) {
-            offset[a] = tap % e->taps.count[a] * e->taps.dilation[a] - e->taps.before[a], tap /= e->taps.count[a];
-        }
-        bsri_panel_see(&t->p, &e->x, offset, e->taps.stride);
-        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->channels + c, some, b, e->ld);
+        if (k >= e->geo.inner) continue;
+        (void)bsri_conv_offset(&e->geo, &e->grid, k / e->geo.channels, offset);
+        bsri_panel_see(&t->p, &e->geo.x, offset, e->geo.taps.stride);
+        bsri_panel_rows(&t->p, e->isa, e->compute, group * e->geo.channels + c, some, b, e->ld);
     }
 }
 /* Rows `row` to row + n of w, which are of one group, at `pieces` pieces from `first` on. */
@@ -9538,12 +10117,12 @@ static void bsri_weights_sum(const bsri_conv_weights *e, bsri_weights_tile *t, i
     int64_t at, v;
     for (at = 0; at < e->grid.all; at += e->panel) {
         bsri_panel_begin(&t->p, &e->grid, at, bsri_min(e->panel, e->grid.all - at));
-        bsri_panel_see(&t->p, &e->dy, zeros, ones);
+        bsri_panel_see(&t->p, &e->geo.y, zeros, ones);
         bsri_panel_rows(&t->p, e->isa, e->compute, row, n, t->w.a_pack, BSRI_TILE_ROWS);
         for (v = 0; v < pieces; v++) {
             const int64_t col = bsri_index(e->out->col_indices, e->out->index_dtype, (first + v) / e->cuts);
             const int64_t part = (first + v) % e->cuts * e->width;
-            bsri_weights_gather(e, t, row / e->filters, col * e->out->block_cols + part,
+            bsri_weights_gather(e, t, row / e->geo.filters, col * e->out->block_cols + part,
                                 bsri_min(e->width, e->out->block_cols - part), bsri_at(t->b, e->compute, v * e->width));
         }
         t->w.list[0].a = t->w.list[0].ahead_a = t->w.a_pack, t->w.list[0].b = t->w.list[0].ahead_b = t->b;
@@ -9583,13 +10162,13 @@ static void bsri_weights_task(void *arg, int64_t task) {
     const int64_t first = bsri_index(e->out->crow_indices, e->out->index_dtype, line) * e->cuts + chunk * e->per;
     const int64_t last = bsri_index(e->out->crow_indices, e->out->index_dtype, line + 1) * e->cuts;
     const int64_t pieces = bsri_min(e->per, last - first), row = line * e->out->block_rows + inside;
-    const int64_t all = bsri_min(row + rows, e->filters * e->taps.groups);
+    const int64_t all = bsri_min(row + rows, e->geo.filters * e->geo.taps.groups);
     bsri_weights_tile t;
     int64_t r, n;
     if (pieces <= 0) return;
     memset(t.c, 0, (size_t)(rows * e->ld) * bsr_dtype_size(e->compute));
     for (r = row; r < all && e->alpha != 0.0; r += n) {
-        n = bsri_min(all - r, e->filters - r % e->filters);
+        n = bsri_min(all - r, e->geo.filters - r % e->geo.filters);
         bsri_weights_sum(e, &t, r, n, first, pieces, bsri_at(t.c, e->compute, (r - row) * e->ld));
     }
     bsri_weights_finish(e, &t, inside, rows, first, pieces);
@@ -9598,17 +10177,15 @@ static void bsri_weights_run(const bsri_call *c, bsri_conv_weights *e) {
     const int64_t size = (int64_t)bsr_dtype_size(e->compute), br = e->out->block_rows, bc = e->out->block_cols;
     const int64_t lines = bsri_block_rows(e->out);
     double stored, pixels;
-    int64_t i, most = 0;
-    int a;
+    int64_t i, all, most = 0;
     bsri_value_steps(e->out, e->ws);
     if (e->beta != 0.0) bsri_value_steps(e->input, e->is);
     e->ld = BSRI_WIDE_BYTES / size, e->panel = bsri_min(BSRI_PANEL, BSRI_DEPTH_BYTES / size);
-    e->inner = e->taps.all * e->channels;
     e->type = bsri_finish_type(e->compute, e->out->dtype);
     e->cuts = bsri_ceil_div(bc, e->ld), e->width = bsri_ceil_div(bc, e->cuts), e->per = e->ld / e->width;
     e->subs = bsri_ceil_div(br, BSRI_TILE_ROWS), e->sub_rows = bsri_ceil_div(br, e->subs);
-    e->grid.images = e->grid.all = e->dy.images;
-    for (a = 0; a < 3; a++) e->grid.step[a] = 1, e->grid.count[a] = e->dy.size[a], e->grid.all *= e->dy.size[a];
+    bsri_conv_phases(&e->geo, &all);
+    bsri_conv_grid(&e->geo, 0, &e->grid);
     for (i = 0; i < lines; i++)
         most = bsri_max(most, bsri_index(e->out->crow_indices, e->out->index_dtype, i + 1) -
                                   bsri_index(e->out->crow_indices, e->out->index_dtype, i));
@@ -9978,7 +10555,7 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = y, j.options = options, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
@@ -9990,7 +10567,7 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
     if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
     memset(&j, 0, sizeof j);
     j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
-    return bsri_softmax_run(&c, &j);
+    return bsri_end(&c, bsri_softmax_run(&c, &j));
 }
 BSRI_SELDOM_END
 
@@ -10035,7 +10612,10 @@ typedef struct bsri_attention {
     const bsr_matrix *mask;
     const bsr_attention_options *options;
     bsri_batch batch;
-    int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item: Lk */
+    bsr_dense pool[2];                        /* k and v in pages: without the dimension that counts these, */
+    int64_t pages, page_step[2];              /* how many there are, elements from one to the next; else 0 */
     int64_t causal_offset, mask_strides[3];
     int64_t before, after; /* how far from the diagonal columns may lie: causal, window */
     double softcap;        /* 0: none */
@@ -10060,6 +10640,7 @@ typedef struct bsri_factor {
     const bsr_dense *d;
     const char *data; /* of the item */
     void *tile;       /* where its rows are packed: those of the tile's rows as they are, of its columns transposed */
+    int64_t page;     /* in pages: elements from one to the next */
     double scale;     /* by which they are multiplied there */
     int held;         /* they are there already */
 } bsri_factor;
@@ -10074,6 +10655,7 @@ typedef struct bsri_query_tile {
     double slope, sink;       /* of the item; 0, -inf: none */
     const uint8_t *kind;      /* of its blocks, or null */
     const int32_t *counts;    /* of its block columns' keys, or null */
+    const int32_t *table;     /* of its pages, or null */
     int64_t q_rows, k_rows;   /* that there are */
     bsr_position position;
     int64_t panel, depth; /* columns of v and out at work */
@@ -10104,8 +10686,15 @@ static int64_t bsri_attention_keys(const bsri_query_tile *t, int64_t bc) {
     const int64_t width = t->job->mask->block_cols, most = t->counts ? bsri_min(width, t->counts[bc]) : width;
     return bsri_min(t->k_rows, bc * width + most);
 }
+/* The row of f, whose rows are keys, with which one of the tile's pieces begins. */
+static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, const bsri_piece *p, int64_t col) {
+    const int64_t size = t->job->k->rows;
+    const int64_t at = t->table ? t->table[p->first / size] * f->page + p->first % size * f->d->row_stride
+                                : p->first * f->d->row_stride;
+    return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
-   diagonal for all rows, is passed over. */
+   diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
@@ -10127,6 +10716,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         }
         if (!room) break; /* packing writes whole vectors */
         width = bsri_min(width, room);
+        if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
         piece->full = full;
         t->pieces++, t->cols += width, *inner += width;
@@ -10158,8 +10748,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
             part = bsri_min(depth - at, ld);
             for (i = 0; i < t->pieces; i++)
                 bsri_tile_load(j->isa, j->compute, bsri_row_at(j->compute, spare, t->piece[i].at * ld), ld,
-                               bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + at * k->col_stride), k->dtype,
-                               t->piece[i].width, part, k->row_stride, k->col_stride);
+                               bsri_attention_row(t, f, &t->piece[i], at), k->dtype, t->piece[i].width, part, k->row_stride,
+                               k->col_stride);
             bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, at * ld), ld, spare, j->compute, part, t->cols, 1,
                            ld);
         }
@@ -10167,8 +10757,8 @@ static void bsri_columns_pack(const bsri_query_tile *t, const bsri_factor *f, in
     }
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at), ld,
-                       bsri_at(f->data, k->dtype, t->piece[i].first * k->row_stride + d * k->col_stride), k->dtype, depth,
-                       t->piece[i].width, k->col_stride, k->row_stride);
+                       bsri_attention_row(t, f, &t->piece[i], d), k->dtype, depth, t->piece[i].width, k->col_stride,
+                       k->row_stride);
 }
 
 /* s = x y^T, x's rows those of the tile, y's its columns: the scores scale Q K^T, and dO V^T. */
@@ -10182,7 +10772,7 @@ static void bsri_attention_scores(const bsri_query_tile *t, const bsri_factor *x
         depth = bsri_min(y->d->cols - d, BSRI_TILE_DEPTH);
         if (!x->held) bsri_rows_pack(t, x, d, depth);
         if (!y->held && t->pieces == 1 && y->d->dtype == j->compute && y->d->row_stride == 1) /* stored transposed already */
-            b = bsri_at(y->data, y->d->dtype, t->piece[0].first + d * y->d->col_stride), ldb = y->d->col_stride;
+            b = bsri_attention_row(t, y, &t->piece[0], d), ldb = y->d->col_stride;
         else if (!y->held) bsri_columns_pack(t, y, d, depth, s);
         bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, x->tile, bsri_round16(depth), 1, b, ldb, s, j->tile, d > 0);
     }
@@ -10348,13 +10938,13 @@ static const void *bsri_attention_values(const bsri_query_tile *t, const bsri_fa
     int64_t i;
     if (t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
         *ld = v->row_stride;
-        return bsri_at(f->data, v->dtype, t->piece[0].first * v->row_stride + t->panel);
+        return bsri_attention_row(t, f, &t->piece[0], t->panel);
     }
     *ld = bsri_round16(t->depth);
     for (i = 0; i < t->pieces; i++)
         bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, f->tile, t->piece[i].at * *ld), *ld,
-                       bsri_at(f->data, v->dtype, t->piece[i].first * v->row_stride + t->panel * v->col_stride), v->dtype,
-                       t->piece[i].width, t->depth, v->row_stride, v->col_stride);
+                       bsri_attention_row(t, f, &t->piece[i], t->panel), v->dtype, t->piece[i].width, t->depth, v->row_stride,
+                       v->col_stride);
     return f->tile;
 }
 
@@ -10487,15 +11077,18 @@ static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char 
     } while (t->panel < j->v->cols);
 }
 
-/* Offset of a key or value operand whose heads are shared by `group` query heads. */
+/* The item by which an operand is found whose heads are shared by `group` query heads. */
+static int64_t bsri_group_item(const bsri_attention *j, int64_t item, int64_t group) {
+    const int64_t head = item % j->heads;
+    return item - head + head / group;
+}
 static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bsr_dense *d, int64_t group) {
-    int64_t head = item % j->heads;
-    return bsri_dense_offset(&j->batch, item - head + head / group, d);
+    return bsri_dense_offset(&j->batch, bsri_group_item(j, item, group), d);
 }
 
 static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile, double scale) {
     bsri_factor f;
-    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0;
+    f.d = d, f.data = bsri_at(d->data, d->dtype, offset), f.tile = tile, f.scale = scale, f.held = 0, f.page = 0;
     return f;
 }
 /* The number that an operand of 1 x 1 has for an item. */
@@ -10509,7 +11102,7 @@ static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64
 static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, void *tile_k, void *tile_v) {
     const bsri_attention *j = t->job;
     const bsr_attention_options *o = j->options;
-    t->mask = bsri_matrix_item(&j->batch, item, j->mask);
+    t->mask = bsri_matrix_item(&j->batch, bsri_group_item(j, item, j->m_group), j->mask);
     t->q = bsri_factor_of(j->q, bsri_dense_offset(&j->batch, item, j->q), tile_q, j->scale);
     t->k = bsri_factor_of(j->k, bsri_group_offset(j, item, j->k, j->k_group), tile_k, 1);
     t->v = bsri_factor_of(j->v, bsri_group_offset(j, item, j->v, j->v_group), tile_v, 1);
@@ -10518,9 +11111,12 @@ static void bsri_attention_item(bsri_query_tile *t, int64_t item, void *tile_q, 
     t->position.batch = item / j->heads, t->position.head = item % j->heads, t->position.row = t->position.col = 0;
     t->slope = bsri_attention_number(j, item, o->slopes, 0);
     t->sink = bsri_attention_number(j, item, o->sinks, (double)-INFINITY);
-    t->kind = o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, item, j->mask).col : NULL;
+    t->kind =
+        o->block_kind ? o->block_kind + bsri_matrix_walk(&j->batch, bsri_group_item(j, item, j->m_group), j->mask).col : NULL;
     t->q_rows = bsri_attention_length(o->lengths ? o->lengths->q_lengths : NULL, t->position.batch, j->q->rows);
-    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->k->rows);
+    t->k_rows = bsri_attention_length(o->lengths ? o->lengths->k_lengths : NULL, t->position.batch, j->keys);
+    t->table = o->pages ? o->pages->table + t->position.batch * o->pages->stride : NULL;
+    t->k.page = j->page_step[0], t->v.page = j->page_step[1];
     t->counts = o->lengths ? o->lengths->key_counts : NULL;
     if (t->counts) t->counts += t->position.batch * o->lengths->key_counts_stride;
 }
@@ -10559,17 +11155,18 @@ static void bsri_attention_task(void *arg, int64_t task) {
 BSRI_SELDOM_BEGIN
 static const bsr_attention_options bsri_attention_defaults = BSR_ZERO;
 
-/* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
-static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
+/* k, v or mask in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
+static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *batch, int operand,
+                                      int64_t *group) {
     int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
     int i;
     *group = 1;
-    for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
+    for (i = 0; i < dims; i++) size[i] = batch[i];
     if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
         if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail_wanted(c, BSR_ITEM_HEADS, operand, -1, heads, size[i - 1]);
         *group = heads / size[i - 1], size[i - 1] = heads;
     }
-    return bsri_join(c, b, d->batch_dims, size, operand);
+    return bsri_join(c, b, dims, size, operand);
 }
 
 static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
@@ -10593,7 +11190,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
 
 /* q, k, v, mask: types and sizes. */
 static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *set, const bsr_dense *q, const bsr_dense *k,
-                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
+                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags, int pages) {
     const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
     const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
     int64_t rows, cols;
@@ -10607,7 +11204,10 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
     BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
     rows = bsri_whole_blocks(q->rows, mask->block_rows), cols = bsri_whole_blocks(k->rows, mask->block_cols);
     if (mask->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows, rows);
-    if (mask->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (mask->cols != cols && !pages) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
+    if (pages && (k->rows < 1 || k->rows > 1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_K, -1, k->rows);
+    if (pages && !k->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_K, -1, 0, 1);
+    if (pages && !v->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_V, -1, 0, 1);
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
@@ -10620,13 +11220,26 @@ static bsr_status bsri_attention_check_result(const bsri_call *c, bsri_spans *se
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
 }
 
+/* A pool of pages as one page is seen; returns the elements to the next one. */
+static int64_t bsri_attention_pool(const bsr_dense **d, bsr_dense *page) {
+    const int64_t step = (*d)->batch_stride[0];
+    int i;
+    *page = **d, *d = page;
+    for (i = 1; i < page->batch_dims; i++) page->batch[i - 1] = page->batch[i], page->batch_stride[i - 1] = page->batch_stride[i];
+    page->batch_dims--;
+    return step;
+}
 /* Batch of the whole call: everything that broadcasts. Needed without checks too. */
 static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
-    j->batch = bsri_batch_none();
+    j->batch = bsri_batch_none(), j->keys = j->k->rows;
+    if (j->options->pages) {
+        j->keys = j->mask->cols, j->pages = bsri_min(j->k->batch[0], j->v->batch[0]);
+        j->page_step[0] = bsri_attention_pool(&j->k, &j->pool[0]), j->page_step[1] = bsri_attention_pool(&j->v, &j->pool[1]);
+    }
     BSRI_TRY(bsri_join(c, &j->batch, j->q->batch_dims, j->q->batch, BSR_ARG_Q));
-    BSRI_TRY(bsri_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k, BSR_ARG_K, &j->k_group));
-    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v, BSR_ARG_V, &j->v_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK, &j->m_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k->batch_dims, j->k->batch, BSR_ARG_K, &j->k_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v->batch_dims, j->v->batch, BSR_ARG_V, &j->v_group));
     j->heads = j->batch.dims ? j->batch.size[j->batch.dims - 1] : 1;
     return BSR_OK;
 }
@@ -10666,6 +11279,36 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
+/* The pages in which an item of the batch has keys: are they in the pool? */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const bsr_matrix *m = j->mask;
+    const bsr_lengths *l = j->options->lengths;
+    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
+    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
+    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
+    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
+    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
+    int64_t p, page;
+    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
+        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
+        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
+            if (table[page] < 0 || table[page] >= j->pages)
+                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
+    const bsr_pages *pages = j->options->pages;
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
+    int64_t item;
+    if (!pages) return BSR_OK;
+    if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
+    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
+}
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
     return d ? bsri_check_repeated(c, set, d, BSR_ARG_OPTIONS, BSRI_FLOATS, 1, 1, b) : BSR_OK;
@@ -10676,13 +11319,14 @@ static bsr_status bsri_attention_check(const bsri_call *c, bsri_spans *set, doub
     const int dtype = j->q ? j->q->dtype : 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
     BSRI_TRY(bsri_check_scale(c, scale));
-    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_check_inputs(c, set, j->q, j->k, j->v, j->mask, o->flags, o->pages != NULL));
     BSRI_TRY(bsri_attention_batch(c, j));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
-    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->relative_bias, j->q->rows, j->keys, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, set, &j->batch, o->key_padding_mask, 1, j->keys, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->slopes));
     BSRI_TRY(bsri_attention_check_number(c, set, &j->batch, o->sinks));
     BSRI_TRY(bsri_attention_check_kinds(c, set, j));
+    BSRI_TRY(bsri_attention_check_pages(c, set, j));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     return BSR_OK;
@@ -10713,7 +11357,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow || j->softcap > 0 || o->slopes ||
-                  o->lengths;
+                  o->lengths || o->pages; /* a page's end is not the last key's */
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -10726,13 +11370,8 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 /* Does anything but causality stand between product and softmax? */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
-    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
-}
-/* Options that the CUDA backend has not. */
-static int bsri_attention_new(const bsri_attention *j) {
-    const bsr_attention_options *o = j->options;
-    return (o->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || o->block_kind || o->softcap > 0 || o->slopes || o->sinks ||
-           o->lengths || j->row_max;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
+           o->mask_function || o->block_kind || o->softcap > 0 || o->slopes || o->lengths;
 }
 BSRI_CUDA_PART(bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan))
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
@@ -10761,17 +11400,16 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
-    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
+    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
-    if (bsri_on_cuda(&c) && bsri_attention_new(&j)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_attention(&c, &j, &key, &p)));
     bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
     j.isa = bsri_isa_base(p.kernel);
     if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
-    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
+    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(j.k), used[2] = bsri_dense_used(j.v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     if (j.row_max) used[5] = bsri_dense_used(j.row_max), j.row_max = &used[5];
@@ -10780,7 +11418,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     scores = (double)bsri_stored_count(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11293,11 +11931,13 @@ static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, c
 static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gradient *g) {
     bsri_attention *j = &g->f;
     const bsr_attention_options *o = j->options;
-    const int dtype = j->q ? j->q->dtype : 0, sums = bsri_compute_dtype(c, dtype);
-    const uint32_t floats = BSRI_SAME_OR_F32(dtype), norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    const uint32_t norm = BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64);
+    uint32_t floats;
     bsri_spans set;
+    int sums;
     set.count = 0;
     BSRI_TRY(bsri_attention_check(c, &set, scale, j));
+    floats = BSRI_SAME_OR_F32(j->q->dtype), sums = bsri_compute_dtype(c, j->q->dtype); /* a dtype only now */
     BSRI_TRY(bsri_attention_check_results(c, &set, j, BSRI_READ));
     BSRI_TRY(bsri_attention_check_result(c, &set, &j->batch, g->d_out, j->q->rows, j->v->cols, BSR_ARG_D_OUT, floats, BSRI_READ));
     if (g->d_lse)
@@ -11311,6 +11951,7 @@ static bsr_status bsri_gradient_check(const bsri_call *c, double scale, bsri_gra
         return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
     if (g->d_sinks) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_sinks, o->sinks, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
     if (g->d_slopes) BSRI_TRY(bsri_gradient_check_out(c, &set, j, g->d_slopes, o->slopes, BSR_ARG_OPTIONS, BSRI_BIT(sums)));
+    if (g->d_scores && j->m_group > 1) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_D_SCORES, -1, 0);
     if (g->d_scores) {
         BSRI_TRY(bsri_check_matrix(c, &set, g->d_scores, BSR_ARG_D_SCORES, BSRI_FLOATS, BSRI_WRITE));
         BSRI_TRY(bsri_check_batch_out(c, &j->batch, g->d_scores->batch_dims, g->d_scores->batch, BSR_ARG_D_SCORES));
@@ -11350,15 +11991,27 @@ static int bsri_gradient_together(const bsri_gradient_out *a, const bsri_gradien
         if ((i <= x->dims ? x->size[x->dims - i] : 1) != (i <= y->dims ? y->size[y->dims - i] : 1)) return 0;
     return 1;
 }
-/* One walk, led by an output. */
+/* The outputs of one walk, led by the first that is left. */
+static const bsri_gradient_out *bsri_gradient_lead(bsri_gradient *g, uint32_t *left) {
+    int i = 0, k;
+    while (!(*left >> i & 1)) i++;
+    for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
+        if ((*left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
+    *left &= ~g->makes;
+    return &g->out[i];
+}
+/* Its items, and those that are summed into them. */
+static void bsri_gradient_items(bsri_gradient *g, const bsri_gradient_out *lead) {
+    g->outer = lead->batch, g->share = lead->group, g->whole = g->f.batch;
+    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
+    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+}
 static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_gradient_out *lead) {
     const bsri_attention *j = &g->f;
     const bsr_matrix *m = j->mask;
     const double scores = (double)bsri_stored_count(m) * (double)m->block_rows * (double)m->block_cols * (double)j->batch.count;
     const double products = scores * (double)(j->q->cols + j->v->cols) * (lead->keys ? 2.0 : 1.5);
-    g->outer = lead->batch, g->share = lead->group, g->whole = j->batch;
-    if (g->share > 1) g->whole.size[g->whole.dims - 1] /= g->share, g->whole = bsri_batch_of(g->whole.dims, g->whole.size);
-    g->reduce = bsri_reduce_count(&g->whole, &g->outer) * g->share;
+    bsri_gradient_items(g, lead);
     g->key_tiles = bsri_ceil_div(m->block_cols, j->tile);
     g->tiles = lead->keys ? bsri_block_cols(m) * g->key_tiles : bsri_block_rows(m) * j->tiles;
     g->group = lead->whole ? bsri_max(1, g->tiles) : lead->keys ? bsri_ceil_div(16, bsri_min(m->block_cols, j->tile)) : j->group;
@@ -11366,19 +12019,18 @@ static void bsri_gradient_walk(const bsri_call *c, bsri_gradient *g, const bsri_
     bsri_parallel(c, g->outer.count * g->groups, bsri_work_ns((double)g->tiles * 1024.0, products, scores),
                   lead->keys ? bsri_gradient_by_keys : bsri_gradient_by_queries, g);
 }
+static uint32_t bsri_gradient_wanted(const bsri_gradient *g) {
+    uint32_t wanted = 0;
+    int i;
+    for (i = 0; i < BSRI_GRADIENTS; i++) wanted |= g->out[i].wanted ? BSRI_BIT(i) : 0;
+    return wanted;
+}
 static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
-    uint32_t left = 0;
-    int i, k;
-    for (i = 0; i < BSRI_GRADIENTS; i++) left |= g->out[i].wanted ? BSRI_BIT(i) : 0;
-    for (i = 0; i < BSRI_GRADIENTS; i++) {
-        if (!(left >> i & 1)) continue;
-        for (g->makes = 0, k = i; k < BSRI_GRADIENTS; k++)
-            if ((left >> k & 1) && bsri_gradient_together(&g->out[i], &g->out[k])) g->makes |= BSRI_BIT(k);
-        left &= ~g->makes;
-        bsri_gradient_walk(c, g, &g->out[i]);
-    }
+    uint32_t left = bsri_gradient_wanted(g);
+    while (left) bsri_gradient_walk(c, g, bsri_gradient_lead(g, &left));
 }
 
+BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan))
 static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
 /* The plan, and whether the mask's transposed index is built in the workspace. */
 static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
@@ -11386,7 +12038,6 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
     uint64_t bytes;
     int have;
-    *p = bsri_plan_default(c);
     p->tile_rows = (int32_t)g->f.tile_rows, p->tile_cols = (int32_t)g->f.tile;
     if (!bsri_transposed_layout(g->f.mask, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
     if (g->f.mask->transposed_index || !keys) return BSR_OK;
@@ -11430,12 +12081,15 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     if (extra) g.d_lse = extra->d_lse, g.d_bias = extra->d_relative_bias, g.d_scores = extra->d_scores;
     if (extra) g.d_sinks = extra->d_sinks, g.d_slopes = extra->d_slopes;
     g.derivative = bsri_derivative_of(g.f.options->score_function);
+    if (g.f.options->pages) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_OPTIONS, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_gradient_check(&c, scale, &g));
     else BSRI_TRY(bsri_attention_batch(&c, &g.f));
     if (g.f.options->score_function && !g.derivative)
         return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
+    p = bsri_plan_default(&c);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -11448,7 +12102,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_gradient_views(&g, used);
     bsri_value_steps(mask, g.f.mask_strides);
     bsri_gradient_run(&c, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -11504,6 +12158,7 @@ static void bsri_partial_task(void *arg, int64_t task) {
     int64_t row;
     for (row = task % g->groups * BSRI_PARTIAL_ROWS; row < end; row++) bsri_partial_row(g, item, row);
 }
+BSRI_CUDA_PART(bsri_cuda_partial(const bsri_call *c, const bsri_partial *g))
 BSRI_SELDOM_BEGIN
 /* One of the parts' operands: it broadcasts to out's batch. */
 static bsr_status bsri_partial_check_part(const bsri_call *c, bsri_spans *set, const bsri_partial *g, const bsr_dense *d,
@@ -11556,11 +12211,12 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
                   bsri_partial_task, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -12020,7 +12676,7 @@ static void bsri_map_task(void *arg, int64_t task) {
     }
 }
 
-BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j))
+BSRI_CUDA_PART(bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step))
 /* What a pass over the stored elements takes on one thread. */
 static double bsri_map_ns(const bsr_matrix *x, int64_t groups) {
     const double n = (double)x->nnz * (double)groups * (double)x->block_rows * (double)x->block_cols;
@@ -12038,16 +12694,16 @@ static void bsri_map_prepare(const bsri_call *c, bsri_map *j) {
     j->places = j->drops || o->function >= BSR_USER_FUNCTION_BASE || j->dense;
     j->stored = bsri_stored_of(j->x);
 }
-static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j) {
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_map_start(const bsri_call *c, bsri_map *j, bsr_plan *plan, int step) {
     const int64_t area = j->x->block_rows * j->x->block_cols;
-    bsr_plan p;
     int stop;
     bsri_map_prepare(c, j);
-    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j));
-    p = bsri_plan_default(c);
-    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
+    BSRI_CUDA_RETURN(c, bsri_cuda_map(c, j, plan, step));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !j->x->nnz) return BSR_OK;
-    j->isa = bsri_isa_base(p.kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
+    j->isa = bsri_isa_base(plan->kernel), j->each = bsri_max(1, 16 * BSRI_MAP_CHUNK / area);
     j->chunks = bsri_ceil_div(j->x->nnz, j->each);
     bsri_parallel(c, j->stored.groups.count * j->chunks, bsri_map_ns(j->x, j->stored.groups.count), bsri_map_task, j);
     return BSR_OK;
@@ -12110,6 +12766,7 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
                            bsr_operand y, const bsr_matrix *out, const bsr_exec *exec) {
     static const bsr_map_options none = BSR_ZERO;
     bsri_call c;
+    bsr_plan plan;
     bsri_map j;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MAP, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_MAPS, x ? x->dtype : 0);
@@ -12117,7 +12774,174 @@ BSR_API bsr_status bsr_map(const bsr_context *ctx, const bsr_map_options *option
     memset(&j, 0, sizeof j);
     j.x = x, j.y = y.sparse, j.dense = y.dense, j.out = out, j.options = options ? options : &none;
     j.alpha = alpha, j.beta = beta;
-    return bsri_map_start(&c, &j);
+    return bsri_end(&c, bsri_map_start(&c, &j, &plan, BSRI_PLAN_AND_RUN));
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gated-engine: gated units: two products at stored blocks, one epilogue                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(mat1 gate) * (mat1 up). A task forms the products with up first, in up_out, or in out where they have no other place;
+   then those with gate, and joins them tile by tile. */
+typedef struct bsri_gated {
+    const bsr_matrix *out, *gate_out, *up_out; /* the last two may be null */
+    bsri_sampled job[2];                       /* with up, with gate */
+    bsri_sampler sampler[2];
+    bsr_map_options function;
+} bsri_gated;
+
+/* v = f(v), as bsr_map has it. */
+static void bsri_gated_function(const bsri_sampler *s, const bsr_map_options *o, void *v, int64_t n) {
+    if (o->function == BSR_ACT_NONE || bsri_function_simple(s->isa, s->type, o, v, n)) return;
+    if (s->type == BSR_F64) bsri_function_f64(o, 0, (double *)v, n);
+    else if (!bsri_function_exp(s->isa, o->function, (float *)v, n)) bsri_function_f32(o, 0, (float *)v, n);
+}
+static char *bsri_gated_at(const bsri_sampler *s, int64_t item, const bsr_matrix *m, int64_t p, int64_t row, int64_t col,
+                           int64_t strides[3]) {
+    bsri_value_steps(m, strides);
+    return bsri_at(bsri_matrix_item(&s->out_batch, item, m).values, m->dtype,
+                   p * strides[0] + row * strides[1] + col * strides[2]);
+}
+/* The tile of gate's sums, from (row, col) on in each of `blocks` blocks from p on. */
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
+                              int64_t col) {
+    const bsri_gated *g = s->gated;
+    const int dt = g->out->dtype;
+    const int64_t width = w->cols / blocks;
+    BSRI_ALIGN64 double kept[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8], v[BSRI_TILE_BYTES / 4], u[BSRI_TILE_BYTES / 4];
+    int64_t b, r, gate[3], up[3], out[3];
+    bsri_finish f;
+    memset(&f, 0, sizeof f);
+    f.isa = s->isa, f.compute = s->job->compute, f.type = s->type, f.alpha = 1.0, f.out_dtype = dt;
+    f.plain = f.type == f.compute;
+    for (b = 0; b < blocks; b++, p++) {
+        char *to = bsri_gated_at(s, item, g->out, p, row, col, out);
+        const char *other = g->up_out ? bsri_gated_at(s, item, g->up_out, p, row, col, up) : to;
+        if (!g->up_out) memcpy(up, out, sizeof up);
+        if (g->gate_out) f.out = bsri_gated_at(s, item, g->gate_out, p, row, col, gate), f.rs = gate[1], f.cs = gate[2];
+        else f.out = (char *)kept, f.rs = width, f.cs = 1;
+        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, b * width), w->panel, w->rows, width, w->b_pack);
+        for (r = 0; r < w->rows; r++) {
+            bsri_row_load(s->isa, s->type, v, bsri_at(f.out, dt, r * f.rs), dt, f.cs, width);
+            bsri_gated_function(s, &g->function, v, width);
+            bsri_row_load(s->isa, s->type, u, bsri_at(other, dt, r * up[1]), dt, up[2], width);
+            bsri_row_op(s->isa, s->type, BSRI_TIMES, v, u, 0.0, width);
+            bsri_row_store(s->isa, s->type, bsri_at(to, dt, r * out[1]), dt, out[2], v, width);
+        }
+    }
+}
+static void bsri_gated_task(void *arg, int64_t task) {
+    bsri_gated *g = (bsri_gated *)arg;
+    bsri_sampled_task(&g->sampler[0], task);
+    bsri_sampled_task(&g->sampler[1], task);
+}
+static void bsri_gated_run(const bsri_call *c, bsri_gated *g) {
+    double ns = 0;
+    int64_t tasks = 0;
+    int i;
+    for (i = 0; i < 2; i++) {
+        tasks = bsri_sampled_prepare(c, &g->job[i], &g->sampler[i], &ns);
+        if (!tasks) return;
+        g->sampler[i].gated = i ? g : NULL;
+    }
+    bsri_parallel(c, tasks, 2 * ns, bsri_gated_task, g);
+}
+
+BSRI_SELDOM_BEGIN
+
+typedef struct bsri_gated_call {
+    const bsr_dense *mat1, *gate, *up;
+    const bsr_matrix *out, *gate_out, *up_out;
+    int activation;
+} bsri_gated_call;
+
+static bsr_status bsri_check_gated_dense(const bsri_call *c, const bsri_gated_call *p, bsri_spans *set) {
+    const bsr_dense *const d[2] = {p->gate, p->up};
+    const int id[2] = {BSR_ARG_GATE, BSR_ARG_UP};
+    int i;
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, BSR_ARG_MAT1, BSRI_OPERANDS, BSRI_READ));
+    for (i = 0; i < 2; i++) BSRI_TRY(bsri_check_dense(c, set, d[i], id[i], BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix_sizes(c, p->out, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_dtype(c, p->out->dtype, BSRI_REALS, BSR_ARG_OUT));
+    if (p->mat1->rows != p->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MAT1, -1, p->mat1->rows, p->out->rows);
+    for (i = 0; i < 2; i++) {
+        if (d[i]->cols != p->out->cols)
+            return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id[i], -1, d[i]->cols, p->out->cols);
+        if (d[i]->rows != p->mat1->cols)
+            return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, id[i], -1, d[i]->rows, p->mat1->cols);
+        BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, d[i]->dtype, id[i], p->out->dtype, BSR_ARG_OUT));
+    }
+    return BSR_OK;
+}
+/* A matrix that is written: out, or what has its pattern. */
+static bsr_status bsri_check_gated_out(const bsri_call *c, const bsri_gated_call *p, const bsr_matrix *m, int id,
+                                       const bsri_batch *batch, bsri_spans *set) {
+    if (m != p->out) {
+        BSRI_TRY(bsri_check_matrix_sizes(c, m, id));
+        BSRI_TRY(bsri_check_same_sizes(c, p->out, m, id));
+        if (m->dtype != p->out->dtype) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id, -1, m->dtype, p->out->dtype);
+    }
+    BSRI_TRY(bsri_check_matrix(c, set, m, id, BSRI_REALS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_batch_out(c, batch, m->batch_dims, m->batch, id));
+    return m == p->out ? bsri_check_structure(c, m, id, 0) : bsri_check_same_pattern(c, p->out, m, id);
+}
+static bsr_status bsri_check_gated(const bsri_call *c, const bsri_gated_call *p) {
+    bsri_batch batch = bsri_batch_none();
+    bsri_spans set;
+    set.count = 0;
+    if (p->activation < BSR_ACT_NONE || p->activation > BSR_ACT_SILU)
+        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, p->activation);
+    BSRI_TRY(bsri_check_gated_dense(c, p, &set));
+    BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, BSR_ARG_MAT1));
+    BSRI_TRY(bsri_join(c, &batch, p->gate->batch_dims, p->gate->batch, BSR_ARG_GATE));
+    BSRI_TRY(bsri_join(c, &batch, p->up->batch_dims, p->up->batch, BSR_ARG_UP));
+    BSRI_TRY(bsri_check_batch(c, p->out->batch_dims, p->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_gated_out(c, p, p->out, BSR_ARG_OUT, &batch, &set));
+    if (p->gate_out) BSRI_TRY(bsri_check_gated_out(c, p, p->gate_out, BSR_ARG_GATE_OUT, &batch, &set));
+    return p->up_out ? bsri_check_gated_out(c, p, p->up_out, BSR_ARG_UP_OUT, &batch, &set) : BSR_OK;
+}
+static void bsri_gated_jobs(const bsri_call *c, const bsri_gated_call *p, bsri_gated *g) {
+    const bsr_dense *const d[2] = {p->up, p->gate};
+    int i;
+    memset(g, 0, sizeof *g);
+    g->out = p->out, g->gate_out = p->gate_out, g->up_out = p->up_out, g->function.function = p->activation;
+    for (i = 0; i < 2; i++) {
+        bsri_sampled *job = &g->job[i];
+        job->mat1 = p->mat1, job->mat2 = d[i], job->alpha = 1.0, job->compute = bsri_compute_dtype(c, p->mat1->dtype);
+        job->batch = bsri_batch_none();
+        bsri_batch_join(&job->batch, p->mat1->batch_dims, p->mat1->batch);
+        bsri_batch_join(&job->batch, d[i]->batch_dims, d[i]->batch);
+        bsri_batch_join(&job->batch, p->out->batch_dims, p->out->batch);
+    }
+    g->job[0].out = p->up_out ? p->up_out : p->out, g->job[1].out = p->gate_out ? p->gate_out : p->out;
+}
+BSRI_CUDA_PART(bsri_cuda_gated(const bsri_call *c, bsri_gated *g))
+BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
+                                     const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
+                                     const bsr_matrix *up_out, const bsr_exec *exec) {
+    bsr_tune_row none;
+    bsri_gated_call p;
+    bsri_gated g;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_GATED, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0);
+    p.mat1 = mat1, p.gate = gate, p.up = up, p.out = out, p.gate_out = gate_out, p.up_out = up_out, p.activation = activation;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_gated(&c, &p));
+    bsri_gated_jobs(&c, &p, &g);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_gated(&c, &g));
+    memset(&none, 0, sizeof none);
+    plan = bsri_plan_default(&c);
+    plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows), plan.tile_cols = (int32_t)bsri_tile_cols(g.job[0].compute);
+    BSRI_TRY(bsri_settle_cpu(&c, &none, &plan, BSRI_PLAN_AND_RUN, &stop));
+    if (stop) return BSR_OK;
+    g.job[0].isa = g.job[1].isa = plan.kernel;
+    bsri_gated_run(&c, &g);
+    return BSR_OK;
 }
 BSRI_SELDOM_END
 
@@ -12324,7 +13148,7 @@ static void bsri_reduce_whole_task(void *arg, int64_t item) {
 
 /* Columns: a task has `each` block columns, or a few columns of a wide one, and a sum for each column. It finds its blocks by the
    transposed index, or looks at all. */
-#define BSRI_REDUCE_COLS BSRI_MAP_CHUNK
+#define BSRI_REDUCE_COLS 8192 /* the more, the fewer passes without the index; a block has no more than BSRI_MAP_CHUNK at once */
 typedef struct bsri_reduce_columns {
     const bsri_reduce *job;
     bsri_item it;
@@ -12379,12 +13203,12 @@ static void bsri_reduce_column_blocks(bsri_reduce_columns *t) {
 static void bsri_reduce_columns_task(void *arg, int64_t task) {
     const bsri_reduce *j = (const bsri_reduce *)arg;
     const bsr_matrix *m = j->x;
-    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS), at = task % j->tasks;
+    const int64_t item = task / j->tasks, parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK), at = task % j->tasks;
     bsri_reduce_columns t;
     int64_t i, out;
     t.job = j, t.it = bsri_matrix_item(&j->stored.batch, item, m);
     t.first = at / parts * j->each, t.end = bsri_min(t.first + j->each, bsri_block_cols(m));
-    t.from = at % parts * BSRI_REDUCE_COLS, t.width = bsri_min(m->block_cols - t.from, BSRI_REDUCE_COLS);
+    t.from = at % parts * BSRI_MAP_CHUNK, t.width = bsri_min(m->block_cols - t.from, BSRI_MAP_CHUNK);
     for (i = 0; i < (t.end - t.first) * t.width; i++) t.sum[i] = bsri_reduce_none(j->kind);
     for (i = 0; i < t.end - t.first; i++) t.stored[i] = 0;
     bsri_reduce_column_blocks(&t);
@@ -12420,8 +13244,9 @@ static bsr_status bsri_reduce_start(const bsri_call *c, bsri_reduce *j) {
         else
             for (j->item = 0; j->item < j->stored.batch.count; j->item++) bsri_reduce_whole(c, j);
     } else if (j->over == BSR_OVER_COLS) {
-        j->each = bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
-        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * bsri_ceil_div(m->block_cols, BSRI_REDUCE_COLS);
+        const int64_t parts = bsri_ceil_div(m->block_cols, BSRI_MAP_CHUNK);
+        j->each = parts > 1 ? 1 : bsri_max(1, bsri_min(BSRI_REDUCE_COLS / m->block_cols, bsri_ceil_div(bsri_block_cols(m), 8)));
+        j->tasks = bsri_ceil_div(bsri_block_cols(m), j->each) * parts;
         bsri_parallel(c, j->stored.batch.count * j->tasks, ns, bsri_reduce_columns_task, j);
     } else {
         const int64_t lines = j->over == BSR_OVER_ROWS ? bsri_block_rows(m) : m->nnz;
@@ -12465,7 +13290,213 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     if (bsri_checking(&c)) BSRI_TRY(bsri_reduce_check(&c, kind, over, x, out));
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
-    return bsri_reduce_start(&c, &j);
+    return bsri_end(&c, bsri_reduce_start(&c, &j));
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>chain-calls: two products one after another: checks, plan, public functions                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSRI_SELDOM_BEGIN
+
+/* Steps of a chain, run one after the other: a product or sampled product, what becomes of it, a product. */
+typedef struct bsri_chain {
+    bsri_product_call first, last;
+    bsri_sampled_call sampled;
+    bsri_map map;
+    bsr_dense middle;
+    bsr_matrix blocks;
+    uint64_t bytes;                           /* of the middle in the workspace */
+    int32_t is_sampled, maps, ours, reserved; /* ours: the middle is in the workspace */
+} bsri_chain;
+
+/* The call as checks of the middle see it: one that is in the workspace is an operand, and no program's pointer. */
+static bsri_call bsri_chain_inside(const bsri_call *c, const bsri_chain *k, bsr_exec *exec) {
+    bsri_call inside = *c;
+    bsri_room_behind(c, k->bytes, exec);
+    inside.exec = exec;
+    if (k->ours) inside.flags &= ~BSR_EXEC_CHECK_POINTERS;
+    return inside;
+}
+/* What the last product reads may not be what the steps before it write. */
+static bsr_status bsri_chain_apart(const bsri_call *c, const bsri_spans *set, int from) {
+    int i, j;
+    for (i = 0; i < from; i++)
+        for (j = from; j < set->count && set->span[i].written; j++) {
+            const int item = set->span[j].written ? 0 : bsri_spans_overlap(&set->span[i], &set->span[j]);
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
+    return BSR_OK;
+}
+/* out, and what else the last product reads besides the middle. */
+static bsr_status bsri_chain_check_last(const bsri_call *c, const bsri_chain *k, bsri_spans *set) {
+    const int from = set->count;
+    bsri_batch batch;
+    BSRI_TRY(bsri_check_product_sizes(c, &k->last));
+    BSRI_TRY(bsri_product_batch(c, &k->last, &batch));
+    BSRI_TRY(bsri_check_product_result(c, &k->last, set, &batch));
+    return bsri_chain_apart(c, set, from);
+}
+static bsr_status bsri_chain_plan(const bsri_call *c, bsri_chain *k, bsr_plan *plan, int step) {
+    bsr_plan one;
+    bsr_plan *p = step == BSRI_RUN_ONLY ? plan : &one;
+    BSRI_TRY(k->is_sampled ? bsri_sampled_start(c, &k->sampled, plan, step) : bsri_product_start(c, &k->first, plan, step));
+    if (k->maps) BSRI_TRY(bsri_map_start(c, &k->map, p, step));
+    BSRI_TRY(bsri_product_start(c, &k->last, p, step));
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_both(plan, &one);
+    return BSR_OK;
+}
+/* One plan speaks for both products; each looks up its own row in tuned tables. */
+static bsr_status bsri_chain_start(const bsri_call *call, bsri_chain *k) {
+    bsr_exec exec;
+    bsri_call c = *call;
+    bsr_plan plan;
+    int stop;
+    bsri_room_behind(call, k->bytes, &exec), c.exec = &exec;
+    BSRI_TRY(bsri_chain_plan(&c, k, &plan, BSRI_PLAN_ONLY));
+    plan.workspace_bytes += k->bytes;
+    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    return stop ? BSR_OK : bsri_chain_plan(&c, k, &plan, BSRI_RUN_ONLY);
+}
+
+/* A middle without memory stands in the workspace as b stands in memory. */
+static bsr_status bsri_chain_place(const bsri_call *c, bsri_chain *k) {
+    const bsr_matrix *a = k->first.a;
+    const bsr_dense *b = k->first.b;
+    bsri_batch batch = bsri_batch_none();
+    bsr_dense *m = &k->middle;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_join(c, &batch, a->batch_dims, a->batch, BSR_ARG_A));
+    BSRI_TRY(bsri_join(c, &batch, b->batch_dims, b->batch, BSR_ARG_B));
+    m->dtype = k->last.a->dtype, m->rows = k->first.trans ? a->cols : a->rows, m->cols = b->cols;
+    m->row_stride = b->cols == 1 || (b->row_stride == 1 && b->rows != 1), m->batch_dims = batch.dims;
+    memcpy(m->batch, batch.size, sizeof m->batch);
+    k->ours = 1;
+    return bsri_room(c, m, BSR_ARG_MIDDLE, &k->bytes);
+}
+static bsr_status bsri_chain_check(const bsri_call *c, bsri_chain *k, const bsr_dense *middle) {
+    const bsri_product_call *p = &k->first;
+    bsri_spans set;
+    bsri_batch batch;
+    set.count = 0;
+    BSRI_TRY(bsri_check_product_pair(c, p, &set));
+    BSRI_TRY(bsri_check_matrix(c, &set, k->last.a, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    if (!middle) BSRI_TRY(bsri_chain_place(c, k));
+    else BSRI_TRY(bsri_check_product_out(c, p));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    BSRI_TRY(bsri_check_product_sizes(c, p));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (p->epilogue && p->epilogue->beta_ptr) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    BSRI_TRY(bsri_check_epilogue(c, &set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
+    if (!k->ours) BSRI_TRY(bsri_check_dense(c, &set, p->out, BSR_ARG_MIDDLE, BSRI_NUMBERS, BSRI_WRITE));
+    BSRI_TRY(bsri_chain_check_last(c, k, &set));
+    BSRI_TRY(bsri_check_structure(c, p->a, BSR_ARG_A, 0));
+    return bsri_check_structure(c, k->last.a, BSR_ARG_C, 0);
+}
+
+BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_epilogue *inner, const bsr_dense *middle, double beta, const bsr_dense *input,
+                                double alpha, const bsr_matrix *c_matrix, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                const bsr_exec *exec) {
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
+    if (trans & ~(BSR_TRANS_A | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    memset(&k, 0, sizeof k);
+    k.first.alpha = 1.0, k.first.a = a, k.first.b = b, k.first.out = middle ? middle : &k.middle, k.first.epilogue = inner;
+    k.first.trans = (trans & BSR_TRANS_A) != 0;
+    k.first.id_a = BSR_ARG_A, k.first.id_b = BSR_ARG_B, k.first.id_out = BSR_ARG_MIDDLE;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = c_matrix, k.last.b = k.first.out, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_C) != 0;
+    k.last.id_a = BSR_ARG_C, k.last.id_b = BSR_ARG_MIDDLE, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_chain_check(&c, &k, middle));
+    else if (!middle) BSRI_TRY(bsri_chain_place(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.first));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_end(&c, bsri_chain_start(&c, &k));
+}
+
+/* Values that the middle lacks stand packed in the workspace. Items of a ragged dimension have their values one after another. */
+static bsr_status bsri_chain_values(const bsri_call *c, bsri_chain *k) {
+    bsr_matrix *m = &k->blocks;
+    int64_t all = bsri_max(0, m->nnz);
+    const int64_t size = (int64_t)bsr_dtype_size(m->dtype);
+    int i;
+    if (m->values || !m->nnz) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(all, m->block_rows * m->block_cols, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) {
+        const int ragged = (m->flags & BSR_MATRIX_RAGGED) && m->crow_batch_stride[i];
+        m->values_batch_stride[i] = ragged ? 0 : all;
+        if (!ragged && !bsri_mul(all, m->batch[i], &all))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    }
+    if (all > (INT64_MAX - 127) / size) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MIDDLE, -1, 0);
+    k->ours = 1, k->bytes = (uint64_t)(all * size + 127) / 128 * 128, m->values = bsri_room_base(c);
+    return BSR_OK;
+}
+static bsr_status bsri_sampled_chain_check(const bsri_call *c, bsri_chain *k, const bsr_matrix *product) {
+    const bsr_map_options *f = k->map.options;
+    bsr_matrix *m = &k->blocks;
+    bsri_call inside;
+    bsr_exec exec;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MIDDLE));
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_OPERANDS, BSR_ARG_MIDDLE));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix_sizes(c, product, BSR_ARG_PRODUCT));
+        BSRI_TRY(bsri_check_same_sizes(c, m, product, BSR_ARG_PRODUCT));
+    }
+    BSRI_TRY(bsri_chain_values(c, k));
+    inside = bsri_chain_inside(c, k, &exec);
+    BSRI_TRY(bsri_check_sampled_operands(c, &k->sampled, &set));
+    BSRI_TRY(bsri_check_dense(c, &set, k->last.b, BSR_ARG_C, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_product_out(c, &k->last));
+    BSRI_TRY(bsri_check_sampled(product ? c : &inside, &k->sampled, &set));
+    if (product) {
+        BSRI_TRY(bsri_check_matrix(&inside, &set, m, BSR_ARG_MIDDLE, BSRI_OPERANDS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_same_pattern(c, m, product, BSR_ARG_PRODUCT));
+    }
+    if (k->maps && (m->flags & BSR_MATRIX_ROW_VIEW)) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_MIDDLE, -1, 0);
+    if (k->maps && f->combine) return bsri_fail(c, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, f->combine);
+    if (k->maps) {
+        const uint32_t types = BSRI_BIT(k->map.x->dtype) | BSRI_BIT(m->dtype);
+        const int wide = (types & BSRI_WIDE) || (c->flags & BSR_EXEC_ACCUMULATE_F64);
+        BSRI_TRY(bsri_map_check_options(c, f, wide ? BSR_F64 : BSR_F32));
+    }
+    return bsri_chain_check_last(c, k, &set);
+}
+
+BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
+                                        const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
+                                        const bsr_matrix *middle, double beta, const bsr_dense *input, double alpha,
+                                        const bsr_dense *c_dense, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                        const bsr_exec *exec) {
+    static const bsr_map_options none = BSR_ZERO;
+    bsri_chain k;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_CHAIN_MM, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
+    if (trans && trans != BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
+    if (!BSRI_HAS_CUDA_MAPS && (f || product) && bsri_on_cuda(&c))
+        return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, f ? BSR_ARG_OPTIONS : BSR_ARG_PRODUCT, -1, c.op);
+    memset(&k, 0, sizeof k);
+    k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
+    k.sampled.alpha = scale, k.sampled.mat1 = mat1, k.sampled.mat2 = mat2, k.sampled.out = product ? product : &k.blocks;
+    k.sampled.id_1 = BSR_ARG_MAT1, k.sampled.id_2 = BSR_ARG_MAT2, k.sampled.id_out = product ? BSR_ARG_PRODUCT : BSR_ARG_MIDDLE;
+    k.map.x = k.sampled.out, k.map.out = &k.blocks, k.map.alpha = 1.0, k.map.options = f ? f : &none;
+    k.last.alpha = alpha, k.last.beta = beta, k.last.input = input, k.last.a = &k.blocks, k.last.b = c_dense, k.last.out = out;
+    k.last.epilogue = epilogue, k.last.trans = (trans & BSR_TRANS_A) != 0;
+    k.last.id_a = BSR_ARG_MIDDLE, k.last.id_b = BSR_ARG_C, k.last.id_out = BSR_ARG_OUT;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_sampled_chain_check(&c, &k, product));
+    else BSRI_TRY(bsri_chain_values(&c, &k));
+    BSRI_TRY(bsri_resolve_scalars(&c, &k.last));
+    return bsri_end(&c, bsri_chain_start(&c, &k));
 }
 BSRI_SELDOM_END
 
@@ -12501,6 +13532,8 @@ struct bsri_build {
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
+    const int64_t *places;         /* in place of bits, where few of many blocks are kept: [items][kept], ascending */
+    int64_t kept;
     int64_t *first;                /* [items][rows]: counts, then the position of the row's first block */
     double *norm;                  /* prune: of the candidates of one item */
     int64_t item, from;            /* prune: which item; its first stored block */
@@ -12844,6 +13877,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->places) ns = 8.0 * (double)b->kept * (double)b->batch.count;
     else if (b->group) ns = 8.0 * (double)b->group->crow[b->group->rows];
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
     else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
@@ -12950,6 +13984,53 @@ static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, i
             int64_t valid = b->cols - w * 64;
             bits[r * b->row_words + w] ^= valid >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << valid) - 1;
         }
+}
+
+/* The same k blocks where there are far fewer of them than words of bits: as places in ascending order, by a table of
+   2^table_bits, at least 2 k, of those drawn. */
+static int bsri_place_add(int64_t *table, int table_bits, int64_t place) { /* 0: it is there already */
+    const uint64_t mask = ((uint64_t)1 << table_bits) - 1;
+    uint64_t at = (uint64_t)place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - table_bits);
+    for (; table[at] >= 0; at = (at + 1) & mask)
+        if (table[at] == place) return 0;
+    table[at] = place;
+    return 1;
+}
+static void bsri_places_sort(int64_t *place, int64_t *other, int64_t k, int64_t n) {
+    int64_t start[257], *from = place, *to = other, i;
+    int shift;
+    for (shift = 0; shift < 64 && (n - 1) >> shift > 0; shift += 8) { /* place by place of 8 bits, the lowest first */
+        memset(start, 0, sizeof start);
+        for (i = 0; i < k; i++) start[(from[i] >> shift & 255) + 1]++;
+        for (i = 0; i < 256; i++) start[i + 1] += start[i];
+        for (i = 0; i < k; i++) to[start[from[i] >> shift & 255]++] = from[i];
+        from = to, to = from == place ? other : place;
+    }
+    if (k && from != place) memcpy(place, from, (size_t)k * sizeof *place);
+}
+static void bsri_places_random(int64_t *place, int64_t item, uint64_t seed, int64_t k, int64_t n, int64_t *table,
+                               int table_bits) {
+    uint64_t state = bsri_rng_seed(seed, item);
+    int64_t j;
+    memset(table, -1, sizeof *table << table_bits);
+    for (j = n - k; j < n; j++) {
+        const int64_t t = bsri_rng_below(&state, j + 1);
+        *place = bsri_place_add(table, table_bits, t) ? t : j;
+        if (*place++ == j) bsri_place_add(table, table_bits, j);
+    }
+    bsri_places_sort(place - k, table, k, n);
+}
+static int64_t bsri_row_of_places(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const int64_t *place = b->places + item * b->kept, first = r * b->cols;
+    int64_t lo = 0, hi = b->kept, n;
+    while (lo < hi) {
+        const int64_t middle = lo + (hi - lo) / 2;
+        if (place[middle] < first) lo = middle + 1;
+        else hi = middle;
+    }
+    for (n = 0; lo + n < b->kept && place[lo + n] - first < b->cols; n++)
+        if (to) bsri_put_block(b, to, at + n, place[lo + n] - first, NULL, b->to.dtype, 0, 0, 0, 0);
+    return n;
 }
 
 /* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. So many sums take
@@ -13190,13 +14271,13 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_NUMBERS : BSRI_ANY));
     b.dense = source;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_dense(&c, &b, m)));
     used = bsri_dense_used(source), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_dense, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* A source of single elements as the 1 x 1 block matrix that CSR is. */
@@ -13243,9 +14324,9 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
         BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
         BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, &s, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, &s, m));
 }
 
 static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_matrix *s, const void *row) {
@@ -13285,9 +14366,9 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_coo(&c, &set, &s, row));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_entries(&c, &b, &s, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_build_from_entries(&c, &b, &e, NULL, m));
 }
 
 BSRI_CUDA_PART(bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
@@ -13312,12 +14393,12 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
         BSRI_TRY(bsri_build_check(&c, &b, &set));
     }
     b.mask = mask;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_from_mask(&c, &b, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_mask(&c, &b, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_mask, &b);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity) {
@@ -13335,6 +14416,25 @@ static bsr_status bsri_kept(const bsri_call *c, const bsri_build *b, double spar
     *kept = bsr_kept_blocks(*total, sparsity);
     return *kept < 0 ? bsri_fail(c, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0) : BSR_OK;
 }
+/* Few of many blocks: memory and time go by those kept. */
+static bsr_status bsri_random_places(const bsri_call *c, bsri_build *b, uint64_t seed, int64_t kept, int64_t total,
+                                     bsr_matrix *m) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    int64_t at[3], item, all, lines;
+    int bits = 4;
+    while (bits < 62 && (INT64_C(1) << bits) / 2 < kept) bits++;
+    if (!bsri_mul(b->batch.count, kept, &all) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    at[0] = bsri_cut(&cuts, all, 8), at[1] = bsri_cut(&cuts, INT64_C(1) << bits, 8), at[2] = bsri_cut(&cuts, lines + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    for (item = 0; item < b->batch.count; item++)
+        bsri_places_random(bsri_cut_i64(&scratch, at[0]) + item * kept, item, seed, kept, total,
+                           bsri_cut_i64(&scratch, at[1]), bits);
+    b->places = bsri_cut_i64(&scratch, at[0]), b->kept = kept, b->first = bsri_cut_i64(&scratch, at[2]);
+    b->row = bsri_row_of_places;
+    return bsri_build_finish(c, b, m, &scratch);
+}
 BSRI_CUDA_PART(bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m))
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec) {
@@ -13349,12 +14449,15 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_random(&c, &b, seed, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_random(&c, &b, seed, kept, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    if (kept < b.item_words / 8 - 1024) return bsri_random_places(&c, &b, seed, kept, total, m);
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
-    return bsri_build_finish(&c, &b, m, &scratch);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
 }
 
 /* The checks of a pruned sparse source: fits, same block size, ascending columns (they are the result's). */
@@ -13409,10 +14512,10 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_prune(&c, &b, kept, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_prune(&c, &b, kept, m)));
     if (d) used = bsri_dense_used(d), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_prune_run(&c, &b, total, kept, m));
 }
 
 BSRI_SELDOM_END
@@ -13544,7 +14647,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_to_dense(&c, m, out));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_to_dense(&c, m, out)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     used = bsri_dense_used(out);
@@ -13554,7 +14657,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     stored = (double)bsri_stored_count(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -13686,9 +14789,9 @@ BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source,
         BSRI_TRY(bsri_reblock_check(&c, &b, source, &set));
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, NULL, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, NULL, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
-    return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
+    return stop ? BSR_OK : bsri_end(&c, bsri_reblock_run(&c, &b, m));
 }
 
 BSRI_SELDOM_END
@@ -13734,13 +14837,13 @@ static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matr
         BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
     }
     if (b.count_only) row = NULL;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, row, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_reblock(&c, &b, row, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_reblock_run(&c, &b, m));
     *nnz = m->nnz, job.m = m, job.row = row;
     if (row) bsri_for_each(&c, rows, bsri_work_ns((double)*nnz * (double)size, 0.0, (double)*nnz), bsri_number_row, &job);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
                               void *crow, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
@@ -13881,18 +14984,45 @@ static bsr_status bsri_check_conv(const bsri_call *c, const bsri_conv_call *p, c
     BSRI_TRY(bsri_check_conv_sizes(c, p));
     BSRI_TRY(bsri_check_pair_dtypes(c, p->w->dtype, q->b->dtype, BSR_ARG_X, q->out->dtype, BSR_ARG_OUT));
     BSRI_TRY(bsri_join(c, &batch, q->out->batch_dims, q->out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_no_scales(c, q->epilogue));
     BSRI_TRY(bsri_check_product_result(c, q, &set, &batch));
     last = bsri_last_check(c);
     return bsri_check_structure(&last, p->w, p->id_w, 0);
 }
+/* Convolutions in tuned tables: out's pixels are what columns are to a product. */
+static bsr_tune_row bsri_conv_key(int op, const bsri_conv_geometry *g, const bsr_matrix *w, int dtype, int out_dtype) {
+    int64_t pixels = g->y.images, inner = g->taps.all * (g->turned ? g->filters : g->channels);
+    bsr_tune_row none;
+    int a, ok = 1;
+    for (a = 0; a < 3; a++) ok = ok && bsri_mul(pixels, g->y.size[a], &pixels);
+    memset(&none, 0, sizeof none);
+    return ok ? bsri_tune_key(op, dtype, out_dtype, w, g->turned ? g->channels : g->filters, inner, pixels) : none;
+}
+static bsri_conv_geometry bsri_conv_geometry_of(const bsri_conv_call *p, const bsr_dense *x, const bsr_dense *y, int turned) {
+    bsri_conv_geometry g;
+    memset(&g, 0, sizeof g);
+    g.x = bsri_image_of(x, p->shape->dims), g.y = bsri_image_of(y, p->shape->dims), g.taps = bsri_taps_of(p->shape);
+    g.filters = p->gives->rows / g.taps.groups, g.channels = p->takes->rows / g.taps.groups;
+    g.inner = g.taps.all * g.channels, g.turned = turned;
+    return g;
+}
+static bsr_tune_row bsri_conv_key_of(const bsri_conv *e) {
+    const bsr_epilogue *ep = e->epilogue;
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV, &e->geo, e->w, e->w->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, ep ? ep->beta_ptr : NULL), key.alpha = e->geo.turned;
+    return key;
+}
+static bsr_tune_row bsri_conv_weights_key_of(const bsri_conv_weights *e) {
+    bsr_tune_row key = bsri_conv_key(BSR_OP_CONV_WEIGHT_GRADIENT, &e->geo, e->out, e->x->dtype, e->out->dtype);
+    key.beta = bsri_scalar_class(e->beta, NULL), key.alpha = bsri_scalar_class(e->alpha, NULL);
+    return key;
+}
 static void bsri_conv_prepare(const bsri_call *c, const bsri_conv_call *p, const bsri_product_call *q, bsri_conv *e) {
     memset(e, 0, sizeof *e);
-    e->w = p->w, e->out = q->out, e->input = q->input, e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
-    e->turned = q->trans, e->compute = bsri_compute_dtype(c, p->w->dtype);
+    e->w = p->w, e->x = q->b, e->out = q->out, e->input = q->input;
+    e->epilogue = q->epilogue, e->alpha = q->alpha, e->beta = q->beta;
+    e->geo = bsri_conv_geometry_of(p, q->b, q->out, q->trans), e->compute = bsri_compute_dtype(c, p->w->dtype);
     e->any = q->alpha != 0.0 && p->w->nnz > 0 && q->b->rows > 0;
-    e->x = bsri_image_of(q->b, p->shape->dims), e->y = bsri_image_of(q->out, p->shape->dims);
-    e->taps = bsri_taps_of(p->shape);
-    e->filters = p->gives->rows / e->taps.groups, e->channels = p->takes->rows / e->taps.groups;
     e->batch = bsri_batch_of(q->out->batch_dims, q->out->batch);
 }
 static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compute) {
@@ -13900,37 +15030,44 @@ static bsr_plan bsri_conv_plan(const bsri_call *c, int64_t block_rows, int compu
     p.tile_rows = (int32_t)bsri_tile_rows(block_rows), p.tile_cols = (int32_t)bsri_tile_cols(compute), p.flags = BSR_PLAN_PACKS_B;
     return p;
 }
-static bsr_status bsri_check_conv_backend(const bsri_call *c) {
-    return bsri_on_cuda(c) ? bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, c->op) : BSR_OK;
-}
+BSRI_CUDA_PART(bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims))
+BSRI_CUDA_PART(bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims))
 
+/* All that comes before a backend. */
+static bsr_status bsri_conv_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_call *p,
+                                  bsri_product_call *q, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                  const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x,
+                                  const bsr_epilogue *epilogue, const bsr_dense *out) {
+    const int turned = trans == BSR_TRANS_A;
+    memset(q, 0, sizeof *q), memset(p, 0, sizeof *p);
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, w ? w->dtype : 0);
+    if (trans && !turned) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    q->alpha = alpha, q->beta = beta, q->a = w, q->b = x, q->input = input, q->out = out, q->epilogue = epilogue;
+    q->trans = turned, q->id_a = BSR_ARG_W, q->id_b = BSR_ARG_X, q->id_out = BSR_ARG_OUT;
+    p->shape = shape, p->w = w, p->takes = turned ? out : x, p->gives = turned ? x : out, p->id_w = BSR_ARG_W;
+    p->id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p->id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv(c, p, q));
+    return bsri_resolve_scalars(c, q);
+}
 BSR_API bsr_status bsr_conv(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                             const bsr_conv_shape *shape, const bsr_matrix *w, const bsr_dense *x, const bsr_epilogue *epilogue,
                             const bsr_dense *out, const bsr_exec *exec) {
-    const int turned = trans == BSR_TRANS_A;
     bsri_product_call q;
     bsri_conv_call p;
     bsri_conv e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, w ? w->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    if (trans && !turned) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p);
-    q.alpha = alpha, q.beta = beta, q.a = w, q.b = x, q.input = input, q.out = out, q.epilogue = epilogue, q.trans = turned;
-    q.id_a = BSR_ARG_W, q.id_b = BSR_ARG_X, q.id_out = BSR_ARG_OUT;
-    p.shape = shape, p.w = w, p.takes = turned ? out : x, p.gives = turned ? x : out, p.id_w = BSR_ARG_W;
-    p.id_takes = turned ? BSR_ARG_OUT : BSR_ARG_X, p.id_gives = turned ? BSR_ARG_X : BSR_ARG_OUT;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv(&c, &p, &q));
-    BSRI_TRY(bsri_resolve_scalars(&c, &q));
+    BSRI_TRY(bsri_conv_start(&c, ctx, exec, &p, &q, beta, input, alpha, trans, shape, w, x, epilogue, out));
     bsri_conv_prepare(&c, &p, &q, &e);
-    plan = bsri_conv_plan(&c, turned ? w->block_cols : w->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv(&c, &e, shape->dims)));
+    plan = bsri_conv_plan(&c, q.trans ? w->block_cols : w->block_rows, e.compute), key = bsri_conv_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop) bsri_conv_run(&c, &e, shape->dims);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_call *p, const bsri_sampled_call *q) {
@@ -13951,30 +15088,37 @@ static bsr_status bsri_check_conv_weights(const bsri_call *c, const bsri_conv_ca
     BSRI_TRY(bsri_check_structure(c, p->w, BSR_ARG_OUT, 0));
     return q->input ? bsri_check_same_pattern(c, p->w, q->input, BSR_ARG_INPUT) : BSR_OK;
 }
+static bsr_status bsri_conv_weights_start(bsri_call *c, const bsr_context *ctx, const bsr_exec *exec, bsri_conv_weights *e,
+                                          double beta, const bsr_matrix *input, double alpha, const bsr_conv_shape *shape,
+                                          const bsr_dense *dy, const bsr_dense *x, const bsr_matrix *out) {
+    bsri_sampled_call q;
+    bsri_conv_call p;
+    BSRI_TRY(bsri_begin(c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
+    BSRI_WANT_COMPILED(c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
+    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(e, 0, sizeof *e);
+    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
+    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
+    if (bsri_checking(c)) BSRI_TRY(bsri_check_conv_weights(c, &p, &q));
+    e->out = out, e->input = input, e->x = x, e->dy = dy, e->alpha = alpha, e->beta = beta;
+    e->compute = bsri_compute_dtype(c, x->dtype);
+    e->geo = bsri_conv_geometry_of(&p, x, dy, 0);
+    return BSR_OK;
+}
 BSR_API bsr_status bsr_conv_weight_gradient(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                             const bsr_conv_shape *shape, const bsr_dense *dy, const bsr_dense *x,
                                             const bsr_matrix *out, const bsr_exec *exec) {
-    bsri_sampled_call q;
-    bsri_conv_call p;
     bsri_conv_weights e;
     bsri_call c;
     bsr_plan plan;
+    bsr_tune_row key;
     int stop;
-    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_CONV_WEIGHT_GRADIENT, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, dy ? dy->dtype : 0);
-    BSRI_TRY(bsri_check_conv_backend(&c));
-    memset(&q, 0, sizeof q), memset(&p, 0, sizeof p), memset(&e, 0, sizeof e);
-    q.alpha = alpha, q.beta = beta, q.input = input, q.out = out;
-    p.shape = shape, p.w = out, p.takes = x, p.gives = dy, p.id_w = BSR_ARG_OUT, p.id_takes = BSR_ARG_X, p.id_gives = BSR_ARG_DY;
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_conv_weights(&c, &p, &q));
-    e.out = out, e.input = input, e.alpha = alpha, e.beta = beta, e.compute = bsri_compute_dtype(&c, x->dtype);
-    e.x = bsri_image_of(x, shape->dims), e.dy = bsri_image_of(dy, shape->dims), e.taps = bsri_taps_of(shape);
-    e.filters = dy->rows / e.taps.groups, e.channels = x->rows / e.taps.groups;
-    plan = bsri_conv_plan(&c, out->block_rows, e.compute);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    BSRI_TRY(bsri_conv_weights_start(&c, ctx, exec, &e, beta, input, alpha, shape, dy, x, out));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_conv_weights(&c, &e, shape->dims)));
+    plan = bsri_conv_plan(&c, out->block_rows, e.compute), key = bsri_conv_weights_key_of(&e);
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     e.isa = bsri_isa_base(plan.kernel);
     if (!stop && out->nnz) bsri_weights_run(&c, &e);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 /* The columns of w in a filter as a view of its own: of one stride? Then the view needs no other memory. */
@@ -14011,6 +15155,7 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     bsri_call c;
     bsr_dense flat;
     bsr_exec rest;
+    bsr_plan plan;
     int64_t cols, bytes;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_CONV, 0);
@@ -14022,16 +15167,20 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
     if (m && m->batch_dims) return bsri_fail_wanted(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     if (bsri_filter_view(filter, cols, &flat)) return bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, exec);
-    BSRI_TRY(bsri_check_conv_backend(&c));
+    if (bsri_on_cuda(&c)) return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_SOURCE, -1, c.op);
     BSRI_TRY(bsri_build_begin(&c, &b, m, filter->rows, cols, 1));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
-    rest = *c.exec, bytes = (bytes + 63) / 64 * 64;
-    if (!rest.query) {
-        BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
-        if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
-        flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
-        bsri_filter_copy(filter, &flat);
-    }
+    bytes = (bytes + 63) / 64 * 64, flat = bsr_dense_row_major((void *)(uintptr_t)4096, filter->dtype, filter->rows, cols);
+    flat.row_stride = flat.col_stride = 0; /* a query looks at sizes alone: where the filter lies has been seen */
+    rest = *c.exec;
+    if (!rest.query) rest.query = &plan;
+    BSRI_TRY(bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest));
+    if (c.exec->query) return BSR_OK;
+    rest.query = NULL;
+    BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
+    if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
+    flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
+    bsri_filter_copy(filter, &flat);
     status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
     bsri_scratch_end(&c, &scratch);
     return status;
@@ -14146,11 +15295,11 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     bsri_transposed_build(&c, m, &job.view, buffer);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -14310,7 +15459,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
@@ -14326,7 +15475,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     }
     header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 
 BSRI_SELDOM_END
@@ -14422,7 +15571,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
         return bsri_plan_simple(&c, &stop);
     }
-    BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_validate(&c, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
@@ -14431,8 +15580,496 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
         if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
         for (i = 0; i < job.patterns.count; i++) BSRI_TRY(bsri_validate_transposed(&c, &job, i));
     }
-    return m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK;
+    return bsri_end(&c, m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>moe-calls: mixtures of experts: routing, topology, rows to experts and back                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Arithmetic of a routing, the same for kernels. The expert that has a row, or `experts` for a row behind all in use: the first
+   that ends behind it. Whatever offsets hold, the result is in range. */
+BSRI_HD static int64_t bsri_moe_expert(const int32_t *offsets, int64_t experts, int64_t row) {
+    int64_t low = 0, high = experts;
+    while (low < high) {
+        const int64_t half = low + (high - low) / 2;
+        if (offsets[half + 1] > row) high = half;
+        else low = half + 1;
+    }
+    return low;
+}
+/* The pattern that bsr_moe_topology makes, and its transposed index, as they are written. */
+typedef struct bsri_moe_pattern {
+    const int32_t *offsets;
+    int64_t experts, block_rows, lines; /* lines: block rows */
+    int64_t each, room;                 /* block columns of an expert; entries of the transposed index */
+    void *crow, *col;                   /* null: not wanted */
+    void *ccol, *row, *position;        /* a transposed index, or null */
+    int32_t dtype, reserved;
+} bsri_moe_pattern;
+/* The first block row of an expert; of none: those in use. */
+BSRI_HD static int64_t bsri_moe_line(const bsri_moe_pattern *p, int64_t expert) {
+    const int64_t line = p->offsets[expert] / p->block_rows;
+    return line < 0 ? 0 : bsri_min(line, p->lines);
+}
+/* Block row i, by one of `lanes`. Of a transposed index its entries: block i of column j of the expert comes after those of the
+   columns before it, of which each has as many as the expert has block rows. */
+BSRI_HD static void bsri_moe_row(const bsri_moe_pattern *p, int64_t i, int64_t lane, int64_t lanes) {
+    const int64_t expert = bsri_moe_expert(p->offsets, p->experts, i * p->block_rows), used = bsri_moe_line(p, p->experts);
+    const int64_t first = expert < p->experts ? bsri_moe_line(p, expert) : i;
+    const int64_t tall = expert < p->experts ? bsri_moe_line(p, expert + 1) - first : 0;
+    int64_t j;
+    if (p->crow && lane == 0) bsri_set_index(p->crow, p->dtype, i + 1, bsri_min(i + 1, used) * p->each);
+    if (p->crow && lane == 0 && !i) bsri_set_index(p->crow, p->dtype, 0, 0);
+    if (expert == p->experts || i < first || i >= first + tall) return;
+    for (j = lane; j < p->each; j += lanes) {
+        const int64_t at = first * p->each + j * tall + i - first;
+        if (p->col) bsri_set_index(p->col, p->dtype, i * p->each + j, expert * p->each + j);
+        if (at >= p->room) continue;
+        bsri_set_index(p->row, p->dtype, at, i);
+        bsri_set_index(p->position, p->dtype, at, bsri_min(i * p->each + j, p->room - 1));
+    }
+}
+/* Where block column c starts in a transposed index; c = all of them: where the last one ends. */
+BSRI_HD static int64_t bsri_moe_column(const bsri_moe_pattern *p, int64_t c) {
+    const int64_t expert = p->each ? bsri_divide(c, p->each) : p->experts, j = c - expert * p->each;
+    const int64_t first = bsri_moe_line(p, expert);
+    return bsri_min(first * p->each + (j ? j * (bsri_moe_line(p, expert + 1) - first) : 0), p->room);
+}
+BSRI_SELDOM_BEGIN
+
+BSR_API int64_t bsr_moe_rows(int64_t tokens, int64_t slots, int64_t experts, int64_t block_rows) {
+    int64_t all, padded;
+    if (tokens < 0 || slots < 0 || experts < 0 || block_rows < 1 || !bsri_mul(tokens, slots, &all)) return -1;
+    if (!bsri_mul(bsri_min(all, experts), block_rows - 1, &padded) || !bsri_add(padded, experts ? all : 0, &padded)) return -1;
+    padded = padded / block_rows * block_rows;
+    return padded > INT32_MAX ? -1 : padded;
+}
+
+/* What every routing must fulfil, without its arrays. */
+static bsr_status bsri_check_routing(const bsri_call *c, const bsr_moe_routing *r) {
+    int64_t field[5], i, slots = 0;
+    if (!r) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_ROUTING, -1, 0);
+    field[0] = r->tokens, field[1] = r->slots, field[2] = r->experts, field[3] = r->rows, field[4] = r->block_rows;
+    for (i = 0; i < 5; i++)
+        if (field[i] < 0 || field[i] > INT32_MAX) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, i, field[i]);
+    if (r->block_rows < 1 || r->block_rows > 1 << 20) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 4, r->block_rows);
+    if (r->rows % r->block_rows) return bsri_fail(c, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 3, r->rows);
+    if (!bsri_mul(r->tokens, r->slots, &slots) || slots > INT32_MAX)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, slots);
+    return BSR_OK;
+}
+static bsr_status bsri_check_routing_array(const bsri_call *c, bsri_spans *set, const int32_t *data, int64_t n, int role) {
+    const int64_t one = 1;
+    bsri_span s;
+    if (!n) return BSR_OK;
+    if (!data) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_ROUTING, -1, 0);
+    BSRI_TRY(bsri_check_pointer(c, data, 4, BSR_ARG_ROUTING));
+    if (!bsri_span_make(&s, BSR_ARG_ROUTING, data, 4, 1, &n, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, n);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+/* Numbers of rows or slots, or -1: on the CPU they are looked at; kernels take what is out of range for -1. */
+static bsr_status bsri_check_routing_content(const bsri_call *c, const int32_t *data, int64_t n, int64_t below, int item) {
+    int64_t i;
+    if (bsri_on_cuda(c)) return BSR_OK;
+    for (i = 0; i < n; i++)
+        if (data[i] < -1 || data[i] >= below) return bsri_fail_wanted(c, item, BSR_ARG_ROUTING, i, data[i], below - 1);
+    return BSR_OK;
+}
+static bsr_status bsri_check_row_of(const bsri_call *c, bsri_spans *set, const bsr_moe_routing *r) {
+    const int64_t n = r->tokens * r->slots;
+    BSRI_TRY(bsri_check_routing_array(c, set, r->row_of, n, BSRI_READ));
+    return bsri_check_routing_content(c, r->row_of, n, r->rows, BSR_ITEM_MOE_ROW_OF);
+}
+static bsr_status bsri_check_routing_offsets(const bsri_call *c, bsri_spans *set, const bsr_moe_routing *r) {
+    int64_t i, before = 0;
+    BSRI_TRY(bsri_check_routing_array(c, set, r->offsets, r->experts + 1, BSRI_READ));
+    for (i = 0; i <= r->experts && !bsri_on_cuda(c); before = r->offsets[i], i++)
+        if (r->offsets[i] < before || (!i && r->offsets[i]) || r->offsets[i] > r->rows || r->offsets[i] % r->block_rows)
+            return bsri_fail_wanted(c, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, i, r->offsets[i], r->rows);
+    return BSR_OK;
+}
+/* A dense operand of a routing: rows x cols, without batch. */
+static bsr_status bsri_check_moe_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
+                                       int64_t rows, int64_t cols, int role, uint64_t same) {
+    BSRI_TRY(bsri_check_dense_same(c, set, d, id, accepted, role, same));
+    if (d->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d->batch_dims, 0);
+    if (d->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows, rows);
+    return d->cols == cols ? BSR_OK : bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
+}
+BSRI_SELDOM_END
+
+/* --- routing --- */
+
+/* Slots' experts, read where they stand. */
+static int64_t bsri_moe_choice(const bsr_dense *d, int64_t slots, int64_t i) {
+    const int64_t token = bsri_divide(i, slots);
+    return bsri_index(d->data, d->dtype, token * d->row_stride + (i - token * slots) * d->col_stride);
+}
+/* Counts, then where experts begin: *need rows in all. The first slot that goes to no expert there is, or -1. */
+static int64_t bsri_moe_count(const bsr_dense *d, const bsr_moe_routing *r, int64_t *counts, int64_t *need) {
+    const int64_t n = r->tokens * r->slots;
+    int64_t i, e;
+    for (e = 0; e < r->experts; e++) counts[e] = 0;
+    for (i = 0; i < n; i++) {
+        e = bsri_moe_choice(d, r->slots, i);
+        if (e >= r->experts) return i;
+        if (e >= 0) counts[e]++;
+    }
+    for (e = 0, *need = 0; e < r->experts; e++) *need += bsri_ceil_div(counts[e], r->block_rows) * r->block_rows;
+    return -1;
+}
+/* Gives slots their rows; counts: of the experts, then rows taken. The first slot without a row, or -1. write: 0 only looks. */
+static int64_t bsri_moe_place(const bsr_dense *d, const bsr_moe_routing *r, int64_t *counts, int write) {
+    const int64_t n = r->tokens * r->slots;
+    int64_t i, e, lost = -1, first = 0, end;
+    for (i = 0; i < r->rows && write; i++) r->slot_of[i] = -1;
+    for (e = 0; e < r->experts; e++) { /* room: from the end of the expert before on */
+        end = bsri_min(first + bsri_ceil_div(counts[e], r->block_rows) * r->block_rows, r->rows);
+        counts[e] = bsri_min(counts[e], end - first);
+        if (write) r->offsets[e] = (int32_t)first, r->counts[e] = (int32_t)counts[e];
+        first = end;
+    }
+    if (write) r->offsets[r->experts] = (int32_t)first;
+    for (i = 0; i < n; i++) {
+        e = bsri_moe_choice(d, r->slots, i);
+        if (write) r->row_of[i] = -1;
+        if (e < 0) continue;
+        if (counts[e]-- <= 0) {
+            lost = lost < 0 ? i : lost;
+        } else if (write) {
+            const int32_t row = (int32_t)(r->offsets[e] + r->counts[e] - counts[e] - 1);
+            r->row_of[i] = row, r->slot_of[row] = (int32_t)i;
+        }
+        if (!write && lost >= 0) break;
+    }
+    return lost;
+}
+
+BSRI_SELDOM_BEGIN
+static bsr_status bsri_check_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r) {
+    const uint32_t whole = BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I64);
+    const int64_t one = 1;
+    bsri_spans set;
+    bsri_span s;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing(c, r));
+    BSRI_TRY(bsri_check_moe_dense(c, &set, experts, BSR_ARG_EXPERTS, whole, r->tokens, r->slots, BSRI_READ, 0));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->counts, r->experts, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->offsets, r->experts + 1, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->row_of, r->tokens * r->slots, BSRI_WRITE));
+    BSRI_TRY(bsri_check_routing_array(c, &set, r->slot_of, r->rows, BSRI_WRITE));
+    if (!r->status) return BSR_OK;
+    BSRI_TRY(bsri_check_pointer(c, r->status, 8, BSR_ARG_ROUTING));
+    if (!bsri_span_make(&s, BSR_ARG_ROUTING, r->status, 8, 1, &one, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, 1);
+    return bsri_check_span(c, &set, &s, 1, BSRI_WRITE, 0);
+}
+BSRI_CUDA_PART(bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r))
+BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *experts, const bsr_moe_routing *r,
+                                 const bsr_exec *exec) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_call c;
+    bsr_status status = BSR_OK;
+    int64_t at, lost, need = 0, *counts;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_ROUTE, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_route(&c, experts, r));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_route(&c, experts, r));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    at = bsri_cut(&cuts, r->experts, 8);
+    BSRI_TRY(bsri_cuts_get(&c, &cuts, &scratch));
+    counts = bsri_cut_i64(&scratch, at), lost = bsri_moe_count(experts, r, counts, &need);
+    if (lost >= 0)
+        status = bsri_fail_wanted(&c, BSR_ITEM_MOE_EXPERT, BSR_ARG_EXPERTS, lost, bsri_moe_choice(experts, r->slots, lost),
+                                  r->experts - 1);
+    else if (need > r->rows && !r->status)
+        status = bsri_fail(&c, BSR_ITEM_MOE_CAPACITY, BSR_ARG_ROUTING, bsri_moe_place(experts, r, counts, 0), need);
+    if (status == BSR_OK) {
+        lost = bsri_moe_place(experts, r, counts, 1);
+        if (r->status) *r->status = lost < 0 ? 0 : bsri_status_word(BSR_ARG_ROUTING, BSR_ITEM_MOE_CAPACITY, lost);
+    }
+    bsri_scratch_end(&c, &scratch);
+    return status;
+}
+
+/* --- topology --- */
+
+/* m's sizes are the routing's. */
+static bsr_status bsri_check_moe_matrix(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
+    int64_t blocks;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    if (m->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
+    if (m->flags) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_MATRIX, -1, (int64_t)m->flags);
+    if (m->rows != r->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, m->rows, r->rows);
+    if (m->block_rows != r->block_rows)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, m->block_rows, r->block_rows);
+    if (r->experts ? bsri_block_cols(m) % r->experts != 0 : m->cols != 0)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, m->cols,
+                                r->experts ? bsri_ceil_div(bsri_block_cols(m), r->experts) * r->experts * m->block_cols : 0);
+    blocks = bsri_block_rows(m);
+    if (!bsri_mul(blocks, r->experts ? bsri_block_cols(m) / r->experts : 0, &blocks) || blocks > INT64_MAX / 8)
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, blocks);
+    return BSR_OK;
+}
+static bsri_moe_pattern bsri_moe_pattern_of(const bsr_moe_routing *r, const bsr_matrix *m) {
+    bsri_moe_pattern p;
+    memset(&p, 0, sizeof p);
+    p.offsets = r->offsets, p.experts = r->experts, p.block_rows = r->block_rows, p.lines = bsri_block_rows(m);
+    p.each = r->experts ? bsri_block_cols(m) / r->experts : 0, p.dtype = m->index_dtype;
+    return p;
+}
+/* One of m's index arrays, to be written. */
+static bsr_status bsri_check_moe_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, const void *data, int64_t n,
+                                       int item) {
+    const int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), one = 1;
+    bsri_span s;
+    if (!data) return n ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
+    BSRI_TRY(bsri_check_pointer(c, data, size, BSR_ARG_MATRIX));
+    if (!bsri_span_make(&s, BSR_ARG_MATRIX, data, size, 1, &n, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, n);
+    return bsri_check_span(c, set, &s, 1, BSRI_WRITE, 0);
+}
+static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
+    int64_t need;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing(c, r));
+    BSRI_TRY(bsri_check_moe_matrix(c, r, m));
+    need = bsri_block_rows(m) * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
+    if (!bsri_on_cuda(c)) need = r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    if (m->nnz < need) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, need);
+    BSRI_TRY(bsri_check_moe_array(c, &set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL));
+    return bsri_check_moe_array(c, &set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL);
+}
+BSRI_CUDA_PART(bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *p, const bsr_matrix *m, const bsri_view *v,
+               void *buffer))
+BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec) {
+    bsri_moe_pattern p;
+    bsri_call c;
+    int64_t i;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_TOPOLOGY, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_topology(&c, r, m));
+    p = bsri_moe_pattern_of(r, m), p.crow = m->crow_indices, p.col = m->col_indices;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    m->transposed_index = m->schedule = NULL;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL));
+    if (!p.lines) bsri_set_index(p.crow, p.dtype, 0, 0);
+    for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
+    m->nnz = bsri_moe_line(&p, p.experts) * p.each;
+    return BSR_OK;
+}
+/* What the index asks for: the routing, its pattern, a buffer of `need` bytes. */
+static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                      uint64_t bytes, int64_t need) {
+    bsri_spans set;
+    int64_t blocks;
+    set.count = 0;
+    BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
+    blocks = bsri_on_cuda(c) ? m->nnz
+                             : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
+    if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    return bsri_check_view_buffer(c, &set, buffer, bytes, need);
+}
+BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                            uint64_t bytes, const bsr_exec *exec) {
+    bsri_moe_pattern p;
+    bsri_view v;
+    bsri_call c;
+    int64_t i;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_TOPOLOGY, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_routing(&c, r));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_matrix(&c, r, m));
+    if (!bsri_transposed_layout(m, &v)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_moe_view(&c, r, m, buffer, bytes, v.bytes));
+    p = bsri_moe_pattern_of(r, m), p.room = m->nnz;
+    p.ccol = (char *)buffer + v.at[BSRI_CCOL], p.row = (char *)buffer + v.at[BSRI_ROW];
+    p.position = (char *)buffer + v.at[BSRI_POSITION];
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer));
+    memset(buffer, 0, (size_t)v.bytes);
+    bsri_transposed_header(m, (int64_t *)buffer);
+    for (i = 0; i <= bsri_block_cols(m); i++) bsri_set_index(p.ccol, p.dtype, i, bsri_moe_column(&p, i));
+    for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
+    return BSR_OK;
+}
+BSRI_SELDOM_END
+
+/* --- rows to experts and back --- */
+
+/* Rows of a routing that are moved: x's to out's, or summed. */
+typedef struct bsri_moe_rows_job {
+    const bsr_moe_routing *r;
+    const bsr_dense *x, *dy, *weights, *input, *out; /* weights, input null: absent */
+    double beta;
+    int32_t isa, compute;
+} bsri_moe_rows_job;
+#define BSRI_MOE_CHUNK 512 /* elements that are held at once */
+
+static double bsri_moe_weight(const bsri_moe_rows_job *j, int64_t token, int64_t slot) {
+    const bsr_dense *w = j->weights;
+    return w ? bsri_load_f64(w->data, w->dtype, token * w->row_stride + slot * w->col_stride) : 1.0;
+}
+static void bsri_moe_load(const bsri_moe_rows_job *j, const bsr_dense *d, int64_t row, int64_t col, int64_t n, void *to) {
+    const int64_t cs = d->cols == 1 ? 0 : d->col_stride, at = (d->rows == 1 ? 0 : row * d->row_stride) + col * cs;
+    bsri_row_load(j->isa, j->compute, to, bsri_at(d->data, d->dtype, at), d->dtype, cs, n); /* an input may repeat */
+}
+static void bsri_moe_store(const bsri_moe_rows_job *j, int64_t row, int64_t col, int64_t n, const void *from) {
+    const bsr_dense *d = j->out;
+    bsri_row_store(j->isa, j->compute, bsri_at(d->data, d->dtype, row * d->row_stride + col * d->col_stride), d->dtype,
+                   d->col_stride, from, n);
+}
+static void bsri_moe_gather_row(void *arg, int64_t row) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    const int64_t slot = j->r->slot_of[row], token = slot < 0 ? 0 : bsri_divide(slot, j->r->slots);
+    const double weight = slot < 0 ? 0.0 : bsri_moe_weight(j, token, slot - token * j->r->slots);
+    double v[BSRI_MOE_CHUNK];
+    int64_t col, n;
+    for (col = 0; col < j->out->cols; col += n) {
+        n = bsri_min(BSRI_MOE_CHUNK, j->out->cols - col);
+        if (slot < 0) memset(v, 0, sizeof v);
+        else bsri_moe_load(j, j->x, token, col, n, v);
+        if (slot >= 0 && j->weights) bsri_row_scale(j->isa, j->compute, v, n, weight);
+        bsri_moe_store(j, row, col, n, v);
+    }
+}
+static void bsri_moe_scatter_row(void *arg, int64_t token) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    const int32_t *row = j->r->row_of + token * j->r->slots;
+    double sum[BSRI_MOE_CHUNK], v[BSRI_MOE_CHUNK];
+    int64_t col, n, k;
+    for (col = 0; col < j->out->cols; col += n) {
+        n = bsri_min(BSRI_MOE_CHUNK, j->out->cols - col);
+        memset(sum, 0, sizeof sum);
+        if (j->beta != 0) {
+            bsri_moe_load(j, j->input, token, col, n, sum);
+            bsri_row_scale(j->isa, j->compute, sum, n, j->beta);
+        }
+        for (k = 0; k < j->r->slots; k++) {
+            if (row[k] < 0) continue;
+            bsri_moe_load(j, j->x, row[k], col, n, v);
+            bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, sum, v, bsri_moe_weight(j, token, k), n);
+        }
+        bsri_moe_store(j, token, col, n, sum);
+    }
+}
+static void bsri_moe_weights_row(void *arg, int64_t token) {
+    const bsri_moe_rows_job *j = (const bsri_moe_rows_job *)arg;
+    double x[BSRI_MOE_CHUNK], dy[BSRI_MOE_CHUNK], sum;
+    int64_t col, n, k;
+    for (k = 0; k < j->r->slots; k++) {
+        const int64_t row = j->r->row_of[token * j->r->slots + k];
+        for (sum = 0, col = 0; row >= 0 && col < j->x->cols; col += n) {
+            n = bsri_min(BSRI_MOE_CHUNK, j->x->cols - col);
+            bsri_moe_load(j, j->x, row, col, n, x), bsri_moe_load(j, j->dy, token, col, n, dy);
+            sum += bsri_row_dot(j->isa, j->compute, x, dy, n);
+        }
+        bsri_row_set(j->compute, x, 0, sum);
+        bsri_moe_store(j, token, k, 1, x);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+/* A call's operands, in the order in which they are checked; x [x_rows x H], out [out_rows x out_cols]. */
+static bsr_status bsri_check_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j, bsri_spans *set, int64_t x_rows, int64_t h,
+                                      int64_t out_rows, int64_t out_cols) {
+    const bsri_batch none = bsri_batch_none();
+    const bsr_moe_routing *r = j->r;
+    BSRI_TRY(bsri_check_moe_dense(c, set, j->x, BSR_ARG_X, BSRI_FLOATS, x_rows, h, BSRI_READ, 0));
+    if (j->dy) BSRI_TRY(bsri_check_moe_dense(c, set, j->dy, BSR_ARG_DY, BSRI_FLOATS, r->tokens, h, BSRI_READ, 0));
+    if (j->weights)
+        BSRI_TRY(bsri_check_moe_dense(c, set, j->weights, BSR_ARG_WEIGHTS, BSRI_FLOATS, r->tokens, r->slots, BSRI_READ, 0));
+    if (j->beta != 0 && !j->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (j->beta != 0)
+        BSRI_TRY(bsri_check_repeated(c, set, j->input, BSR_ARG_INPUT, BSRI_FLOATS, out_rows, out_cols, &none));
+    BSRI_TRY(bsri_check_row_of(c, set, r));
+    return bsri_check_moe_dense(c, set, j->out, BSR_ARG_OUT, BSRI_FLOATS, out_rows, out_cols, BSRI_WRITE,
+                                BSRI_MAY_BE(BSR_ARG_INPUT));
+}
+static int bsri_moe_compute(const bsri_call *c, const bsri_moe_rows_job *j) {
+    const bsr_dense *all[5];
+    int i;
+    all[0] = j->x, all[1] = j->dy, all[2] = j->weights, all[3] = j->beta != 0 ? j->input : NULL, all[4] = j->out;
+    for (i = 0; i < 5; i++)
+        if (all[i] && all[i]->dtype == BSR_F64) return BSR_F64;
+    return c->flags & BSR_EXEC_ACCUMULATE_F64 ? BSR_F64 : BSR_F32;
+}
+BSRI_CUDA_PART(bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j))
+/* moved: elements that each row touches. */
+static bsr_status bsri_moe_rows_start(const bsri_call *c, bsri_moe_rows_job *j, void (*each)(void *arg, int64_t i), int64_t rows,
+                                      int64_t moved) {
+    bsr_plan plan = bsri_plan_default(c);
+    int stop;
+    j->compute = bsri_moe_compute(c, j);
+    if (BSRI_HAS_F64 == 0 && bsri_on_cuda(c) && j->compute == BSR_F64)
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    BSRI_CUDA_RETURN(c, bsri_cuda_moe_rows(c, j));
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (stop) return BSR_OK;
+    j->isa = bsri_isa_base(plan.kernel);
+    bsri_for_each(c, rows, bsri_work_ns(2.0 * (double)rows * (double)moved, (double)rows * (double)moved, (double)rows), each, j);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x, const bsr_dense *weights,
+                                  const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_GATHER, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.weights = weights, j.out = out;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_routing_array(&c, &set, r->slot_of, r->rows, BSRI_READ));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->tokens, x ? x->cols : 0, r->rows, x ? x->cols : 0));
+        BSRI_TRY(bsri_check_routing_content(&c, r->slot_of, r->rows, r->tokens * r->slots, BSR_ITEM_MOE_SLOT_OF));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols);
+}
+BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
+                                   const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_SCATTER, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.weights = weights, j.input = input, j.beta = beta, j.out = out;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, x ? x->cols : 0));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots);
+}
+BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
+                                           const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_moe_rows_job j;
+    bsri_spans set;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_WEIGHT_GRADIENT, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, x ? x->dtype : 0);
+    memset(&j, 0, sizeof j), set.count = 0;
+    j.r = r, j.x = x, j.dy = dy, j.out = out;
+    if (bsri_checking(&c)) {
+        if (!dy) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_DY, -1, 0);
+        BSRI_TRY(bsri_check_routing(&c, r));
+        BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, r->slots));
+    }
+    return bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots);
+}
+BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layout-masks: blocks that attention layouts keep                                             */
@@ -14637,13 +16274,13 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
             return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
         if (bytes && !mask) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MASK, -1, 0);
         if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check_mask(&c, layout, mask, bytes));
-        BSRI_CUDA_RETURN(&c, bsri_cuda_layout(&c, layout, mask, area, bytes));
+        BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_layout(&c, layout, mask, area, bytes)));
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
         bsri_parallel(&c, layout->different_layout_per_head ? layout->heads : 1, 4.0 * (double)bytes, bsri_layout_head, &job);
         for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
-        return BSR_OK;
+        return bsri_end(&c, BSR_OK);
     }
 #endif
 }
@@ -15047,7 +16684,7 @@ static int32_t bsri_tuned_find(const bsr_tune_table *t, const bsr_tune_row *r, i
 static int bsri_tuned_wrong(const int32_t *f) {
     int i, set = 0;
     for (i = 12; i < 18; i++) set |= f[i];
-    if (f[1] < 1 || f[1] >= BSR_OP_CREATE) return 1;
+    if (f[1] < 1 || (f[1] >= BSR_OP_CREATE && f[1] != BSR_OP_CONV && f[1] != BSR_OP_CONV_WEIGHT_GRADIENT)) return 1;
     if (!bsr_dtype_size(f[2])) return 2;
     if (!bsr_dtype_size(f[3])) return 3;
     for (i = 4; i < 6; i++)
@@ -15532,7 +17169,10 @@ typedef struct bsri_dev_product {
     int32_t kind, activation, trans, has_input;
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
+    int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
+    bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
+BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
    only those have that finish elements one by one. */
@@ -15548,9 +17188,82 @@ typedef struct bsri_dev_sampled {
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce, panels, subs; /* cuts of a block */
     int32_t has_input;
-    int32_t precision; /* as bsri_dev_product's */
+    int32_t precision, fast; /* as bsri_dev_product's */
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
+
+/* A convolution as its own kernels see it: of is what is read and written as a product would have it, but for b and the sizes;
+   out's batch is the images and all axes but the last. */
+typedef struct bsri_dev_conv {
+    bsri_dev_product of;
+    bsri_conv_geometry geo;
+    int64_t ws[3];               /* element strides of w's values */
+    int64_t phases, panels;      /* grids; panels of pixels of the largest one */
+    int64_t units, parts;        /* of a panel: tiles; of them those of a block row of w, or of a group's channels */
+    int32_t any, reserved;       /* there is something to add up */
+} bsri_dev_conv;
+/* The same of a weight gradient: mat1, mat2 stay empty. */
+typedef struct bsri_dev_conv_weights {
+    bsri_dev_sampled of;
+    bsri_conv_geometry geo; /* y: dy */
+    int64_t pixels;         /* of all images */
+} bsri_dev_conv_weights;
+
+/* Images as kernels on tensor cores copy them: pieces of 16 bytes from image to image and along each axis. */
+typedef struct bsri_dev_pieces {
+    const char *data;
+    int32_t step[4], size[3];
+} bsri_dev_pieces;
+/* An operand of a convolution's epilogue, or out: elements from image to image and along each axis, from channel to channel; 0
+   where it is repeated. data null: absent. */
+typedef struct bsri_dev_channels {
+    char *data;
+    int64_t step[4], rs;
+    int32_t dtype, reserved;
+} bsri_dev_channels;
+/* By mma.sync. A tile is rows of one block row, or of a data gradient's line of channels, times tile_cols pixels; its products
+   are the stored blocks of that line, which a data gradient finds by the transposed index. */
+enum { BSRI_CONV_TAPS = 512, BSRI_CONV_LIST = 256, BSRI_CONV_STAGES = 4, BSRI_CONV_BESIDE = -(1 << 30) };
+typedef struct bsri_dev_conv_mma {
+    bsri_dev_conv of;
+    bsri_dev_pieces x;
+    bsri_dev_channels operand[5];            /* left, right, input, bias, out */
+    const void *ptr, *col, *position;        /* of the lines; position: null where entries are numbered like the blocks */
+    const char *values;
+    int64_t a_block, a_line;                 /* bytes: from block to block, between their lines as stored */
+    int32_t dt, a_trans;                     /* of indices; products run across these lines */
+    int32_t rows, subs;                      /* of a tile; steps of a block's products */
+    int32_t per_tap;                         /* blocks of a tap: columns of blocks of w */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_mma;
+/* Depthwise: each channel is a group. A thread has eight channels of a few pixels beside each other; a CTA stays with its
+   channels, whose weights it keeps, and takes every so many-th runs of pixels. Of c: x, operands. */
+enum { BSRI_ALONE_PIXELS = 4, BSRI_ALONE_BYTES = 40960 };
+typedef struct bsri_dev_conv_alone {
+    bsri_dev_conv_mma c;
+    int64_t runs, line_runs;  /* of the largest grid; of a line of its pixels */
+    int32_t vectors, chunks, teams; /* eights of channels of a CTA; CTAs that have different ones, the same ones */
+    int32_t reserved;
+} bsri_dev_conv_alone;
+/* Weight gradients: a tile is rows of a block row and up to `blocks` of its stored blocks, or a part of one; its products are a
+   share of the pixels. part: what each share adds up, in f32, or null: there is one. */
+typedef struct bsri_dev_conv_weights_mma {
+    bsri_dev_conv_weights of;
+    bsri_dev_pieces x, dy;
+    float *part;
+    int64_t each;                            /* pixels of a share */
+    int64_t tiles;                           /* of all block rows, at most */
+    int32_t shares, rows, parts, blocks, cuts; /* rows of a tile, tiles of a block row; stored blocks of a tile, or cuts of one */
+    int32_t m_warps, stage_bytes, b_at, tile_cols;
+} bsri_dev_conv_weights_mma;
+
+/* The transposed index of w turned into lists of a data gradient without strides, as if that were a convolution: line (group,
+   block of channels) has an entry (turned tap, block of the group's filters), ascending, for each stored block. */
+typedef struct bsri_dev_conv_turn {
+    const void *crow, *ccol, *row, *position; /* of w; of its index */
+    void *ptr, *col, *at;                     /* lines of all groups one after another, entries, their stored blocks */
+    int32_t dt, groups, taps, per_tap, rows;  /* blocks of a tap's channels, of a group's filters */
+} bsri_dev_conv_turn;
 
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
    list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
@@ -15696,6 +17409,18 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 
+/* The dense operand of a convolution, of which the copy engine makes the columns: pixels of a grid as a tap sees them. Axes
+   outermost first. pixel 0 looks at `first` through tap 0. Below, x: the same by addresses. */
+typedef struct bsri_dev_im2col {
+    int32_t rank;             /* of the map: channels, the axes that there are from the last on, images; 0: no convolution */
+    int32_t images, all_channels, channels; /* channels: of an item, products of a tap */
+    int32_t per_tap;          /* columns of blocks, or of tiles of them */
+    int32_t taps[3], apart[3]; /* along each axis; pixels from one to the next */
+    int32_t count[3], first[3], step[3]; /* pixels of the grid; between them, as they look */
+    bsri_dev_pieces x;
+} bsri_dev_im2col;
+/* Which operands have scales; those of columns differ inside 64 of them; those of two blocks side by side differ. */
+enum { BSRI_SCALED_LEFT = 1, BSRI_SCALED_RIGHT = 2, BSRI_SCALED_COLUMNS = 4, BSRI_SCALED_APART = 8 };
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
@@ -15737,11 +17462,13 @@ typedef struct bsri_dev_wgmma {
     int32_t join;
     uint32_t desc_mask, desc_step, desc_hi;
     int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
+    int32_t scaled; /* BSRI_SCALED_...: operands have scales, which stages bring */
     int64_t a_line;   /* bytes between lines of values as stored */
     int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
+    bsri_dev_im2col conv;
 } bsri_dev_wgmma;
 
 /* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
@@ -15749,8 +17476,9 @@ typedef struct bsri_dev_wgmma {
    adds are computed and not stored. Every CTA takes an equal part of the work, group by group: a group counts as many entries as
    its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
    number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
-   blocks only, and whole ones share out as well, nobody cuts one. */
-enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+   blocks only, and whole ones share out as well, nobody cuts one. Operands that the L2 does not hold are read by all CTAs
+   together: they take small parts, which stand beside each other in each round. */
+enum { BSRI_WSAMPLED_LINE = 128, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
 
@@ -15761,18 +17489,51 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t grid, blocks;          /* stored blocks of an item */
     int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
     int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
-    int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
+    int32_t whole, batched, parts; /* tiles may be dealt whole, 2: by bands; there are several items; parts of a union at most */
+    int32_t rounds;                /* parts of the work that a CTA takes, gridDim.x from each to the next */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
     bsri_list_view view;           /* as in p */
     int32_t reduce, steps, plain;
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
+    int32_t a_form, b_form;                 /* the same; of 8-bit floats, whose products do run so: they are e5m2 */
+    int32_t depth;                          /* products of a stage, in lines of BSRI_WSAMPLED_LINE bytes */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
     uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
     bsri_tma_map mat1, mat2;
     bsri_tensor_batch batch1, batch2;
     bsri_dev_sampled p;
+    bsri_dev_im2col conv; /* mat2 is a convolution's, products are pixels: of all, an item's share */
+    int64_t pixels;
+    int32_t share;
 } bsri_dev_wgmma_sampled;
+
+/* Blocks of few rows beside weights, gated units: bsri_grouped_wgmma. A tile is 128 columns of a stored block; stages are 64
+   products deep; a band: block rows whose tiles are near each other. */
+enum {
+    BSRI_GROUPED_DEPTH = 64,
+    BSRI_GROUPED_COLS = 128,
+    BSRI_GROUPED_BOX = 8192,
+    BSRI_GROUPED_STAGES = 12,
+    BSRI_GROUPED_BAND = 16
+};
+typedef struct bsri_dev_grouped_out {
+    char *values; /* null: not wanted */
+    int64_t strides[3];
+} bsri_dev_grouped_out;
+typedef struct bsri_dev_grouped {
+    bsri_tma_map weights, up, few;   /* up: of gated units, the second factor's; few: the rows */
+    const void *crow, *col;
+    int32_t dt, lines;               /* block rows */
+    int32_t rows, parts;             /* of a block; tiles of a stored block */
+    int32_t steps, inner;            /* stages of a tile; columns of a block */
+    int32_t across, plain;           /* the weights' columns are contiguous, not what is multiplied; out's rows are pieces of
+                                        16 bytes of the operands' type */
+    int32_t stages, stage_bytes, few_bytes, load_bytes; /* bytes of a stage, of its rows, of what is loaded */
+    int32_t activation, dtype;       /* of gated units; of what is stored */
+    bsri_dev_grouped_out out[3];     /* out; of gated units gate_out, up_out */
+    bsri_dev_sampled sampled;
+} bsri_dev_grouped;
 
 /* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
    such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
@@ -15782,8 +17543,35 @@ BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
     return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
 }
 
-#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+/* Operands of bsri_gather: lanes go along a tile's rows or columns, along products, or have eight neighbouring columns each. */
+enum { BSRI_GATHER_ACROSS, BSRI_GATHER_PRODUCTS, BSRI_GATHER_EIGHT };
+enum { BSRI_GATHER_FOUND = 512 }; /* entries of a column that a tile knows of at a time, where there is no transposed index */
+typedef struct bsri_dev_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole; /* whole: words of neighbouring products are aligned, and of one block */
+    int32_t step_blocks, step_rest;           /* from a slice to the next: blocks, and products of one */
+    int64_t panels, subs;                     /* tiles across out, of a block row */
+    bsri_dev_product p;
+} bsri_dev_gather;
+typedef struct bsri_dev_sampled_gather {
+    int32_t a_mode, b_mode, a_whole, b_whole;
+    int64_t blocks, tiles, panels, subs; /* blocks of a tile; tiles of an item at most; of a block across, and down */
+    bsri_dev_sampled p;
+} bsri_dev_sampled_gather;
 
+#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+#define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
+
+enum { /* what is done by a bias: it is added, of this type; it forbids where it is zero, of so many bytes */
+    BSRI_BIAS_F16,
+    BSRI_BIAS_BF16,
+    BSRI_BIAS_F32,
+    BSRI_BIAS_F64,
+    BSRI_BIAS_I8,
+    BSRI_BIAS_ZERO_1,
+    BSRI_BIAS_ZERO_2,
+    BSRI_BIAS_ZERO_4,
+    BSRI_BIAS_ZERO_8
+};
 /* Everything by value, element strides resolved. */
 typedef struct bsri_dev_softmax {
     bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
@@ -15803,19 +17591,26 @@ typedef struct bsri_dev_softmax {
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
     int64_t bias_row[3], bias_col[3]; /* bytes from a row of a bias to the next, from a column; 0: repeated */
+    int32_t kind[3], together; /* BSRI_BIAS_...; what stands beside a piece of 16 bytes is aligned neighbours, in all biases */
     int64_t step_blocks;              /* from a lane's piece to its next one: blocks, and pieces of a block's row */
     int32_t step_pieces, slots, held; /* pieces of a row that a thread has room for; bytes of the scores of one */
 } bsri_dev_softmax;
 
 typedef struct bsri_dev_attention {
     bsr_matrix mask;
-    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsr_dense q, k, v, out, lse, row_max, relative, padding, slopes, sinks; /* data null: absent */
+    const uint8_t *kind;                            /* of stored blocks, as col_indices lie; or null */
+    bsr_lengths lengths;
     bsri_batch batch;
-    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t heads, k_group, v_group, m_group; /* query heads; how many share one of k's, of v's, of mask's */
+    int64_t keys;                             /* of an item */
+    bsr_pages pages;                          /* table null: there are none; else k.rows is a page's size */
+    int64_t k_page, v_page;                   /* elements from a page to the next */
     int64_t causal_offset, ms[3];             /* element strides of the mask's values */
+    int64_t before, after;                    /* as of bsri_attention: how far from the diagonal columns may lie */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
     int64_t tile_rows;                        /* query rows of a tile */
-    double scale, keep_scale;
+    double scale, keep_scale, softcap;
     uint64_t seed;
     const void *user_data;
     uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
@@ -15825,6 +17620,72 @@ typedef struct bsri_dev_attention {
     float unit;       /* scale log2(e) */
     int32_t reserved;
 } bsri_dev_attention;
+
+/* One walk of bsr_attention_backward. Lines are what an output has of a row: queries, or by keys their rows; columns are the
+   other ones. A work tile has some lines of one item of the outputs and goes through all items of the call that are summed into
+   it. */
+typedef struct bsri_dev_gradient {
+    bsri_dev_attention f; /* the forward call; tile_rows, tiles, panels: of lines */
+    bsr_dense d_out, d_lse, dq, dk, dv, d_bias, d_sinks, d_slopes; /* those that the walk makes: `makes` */
+    bsr_matrix d_scores;
+    bsri_batch whole, outer;  /* items of the call (with the outputs' heads), and of the outputs */
+    int64_t share, reduce;    /* query heads of one of theirs; items that are summed into one */
+    int64_t score_strides[3]; /* of d_scores' values */
+    int64_t lines, all_tiles; /* of an item */
+    int64_t each, groups;     /* work tiles that a CTA has one after another, as what they sum up is one number; of an item */
+    char *sums;               /* such numbers of groups, slopes' before the bias's; null: a group is all of an item */
+    bsri_view index;          /* of the mask's transposed index */
+    uint32_t makes;           /* BSRI_BIT of BSRI_GRAD_ */
+    int32_t keys;             /* lines are keys */
+    int32_t bias_form;        /* BSRI_BIAS_ */
+    int32_t derives;          /* the score function has a derivative */
+} bsri_dev_gradient;
+/* lse and delta of each row: see bsri_gradient_statistics(). */
+enum { BSRI_GRADIENT_CHUNK = 64, BSRI_GRADIENT_TICKETS = 64 };
+typedef struct bsri_dev_gradient_rows {
+    bsri_dev_gradient g; /* of the call's items */
+    float *statistics;
+    uint32_t *ticket;     /* counters of the launches that follow */
+    int64_t rows, chunks; /* of an item, padded to whole steps */
+    int32_t pieces, reserved; /* out and d_out come in pieces of 16 bytes */
+} bsri_dev_gradient_rows;
+/* The turn of an item for a work tile of a walk on Hopper: see bsri_gradient_orders(). */
+typedef struct bsri_gradient_order {
+    const char *other, *position; /* list of blocks: along the columns, in the order of storage (null: as they are listed) */
+    const uint8_t *kind;
+    const int32_t *counts;        /* of block columns' keys, where keys are columns */
+    const float *statistics;      /* of the item; */
+    char *spilt;                  /* likewise */
+    int64_t out, out_v;           /* elements of the outputs where the first line starts */
+    int32_t at, stop;             /* blocks */
+    int32_t line, lines, there;   /* first line; lines that there are, and those that lengths leave */
+    int32_t most;                 /* columns that lengths leave */
+    int32_t inner, o, last;       /* first line in its block; item of the outputs; is it the tile's last turn? */
+    int32_t place[8];             /* of lines' and columns' operands in the batch dimensions of their tensor maps */
+    int32_t reserved[3];
+} bsri_gradient_order;
+/* A walk on Hopper: what is said of lines and columns holds for blocks of 64 times 64 parts. */
+typedef struct bsri_dev_gradient_flash {
+    bsri_dev_gradient g;
+    bsri_tensor_batch batch[4]; /* of the lines' operands (scores, dp), of the columns' */
+    const float *statistics;
+    bsri_gradient_order *orders;
+    char *spilt;                /* ds: images of 64 x 64, 8 KB each, block by block as they are stored; null: it is not kept */
+    uint32_t *ticket;           /* the counter that work tiles are taken from; null: in turn */
+    int64_t rows;               /* of an item in `statistics` */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS]; /* blocks from item to item of the call's batch */
+    uint32_t total, tiles, per_block; /* work tiles of all, of an item, of a block */
+    int32_t first;              /* item of the outputs that work begins with */
+    int32_t lines, streams, stages; /* lines of a work tile; streams of a CTA; stages of its ring */
+    int32_t stream, ring, stage, spare; /* bytes of a stream; where its ring begins; of a stage; where its spare room begins */
+    int32_t columns, column_subs, line_subs, subs; /* of a block; its parts of 64 along columns, along lines, in all */
+    int32_t low, high;          /* how far a key may be to the right of a query */
+    int32_t backwards, per_turn; /* last lines first; lines are loaded for each turn, not once a tile */
+    int32_t pieces;             /* outputs that come in pieces of 16 bytes: 1 dq, dk; 2 dv */
+    float unit;                 /* scale log2(e) */
+    bsri_tma_map map[4];
+} bsri_dev_gradient_flash;
+enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of each score, of a line's sum, of all of an item */
 
 /* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
 #define BSRI_SOFTMAX_ROOM_90 10
@@ -15863,6 +17724,38 @@ typedef struct bsri_dev_flash {
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
+
+/* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by
+   head, and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last
+   one. A CTA has a part of a tile's keys. Where there are parts, sums of each stand in the workspace, and a second kernel adds
+   them up. */
+enum {
+    BSRI_DECODE_Q,
+    BSRI_DECODE_K,
+    BSRI_DECODE_V,
+    BSRI_DECODE_OUT,
+    BSRI_DECODE_LSE,
+    BSRI_DECODE_MAX,
+    BSRI_DECODE_SINK,
+    BSRI_DECODE_SLOPE,
+    BSRI_DECODE_CROW,
+    BSRI_DECODE_COL,
+    BSRI_DECODE_OPERANDS
+};
+enum { BSRI_DECODE_FULL = 1 << 30, BSRI_DECODE_NO_KEY = BSRI_DECODE_FULL - 1 }; /* a key of a full block; beyond every limit */
+enum { BSRI_DECODE_PARTS = 1024 };                                            /* at most */
+typedef struct bsri_dev_decode {
+    bsri_dev_attention p;
+    float *sums; /* of parts: [part][row of all][columns of v], then the largest score and the sum of each */
+    int64_t step[BSRI_DECODE_OPERANDS][4]; /* elements from an item to the next: by the batch's dimensions, the last one heads */
+    int64_t outer[2];                 /* sizes of those before the last but one, where there are more than two */
+    int64_t rows;                     /* of all items */
+    int32_t keys, page;               /* of an item; of a page, 0: there are none */
+    int32_t pack, packs;              /* heads of a tile; tiles side by side in a row */
+    int32_t tiles, parts, part_keys;  /* tiles of a block row; parts of its keys, keys of one */
+    int32_t modified, deep;           /* there is something between product and softmax; more than two dimensions */
+    float natural, softcap;           /* from scores to powers of e */
+} bsri_dev_decode;
 
 /* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
    to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
@@ -15927,18 +17820,28 @@ static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
 #undef BSRI_X
 
 /* Operands as tensor cores read them, and what is added up in; DTYPE: as stored; PRECISION: bsri_dev_product's. */
-template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
+template <class OF, int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
     typedef SUM sum;
+    typedef OF of;
     static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
-    static constexpr bool INTEGER = SUM(0.5f) == SUM(0);
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER, SCALED = false;
 };
-struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
-struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
-struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
-struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
-struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
-struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
+struct bsri_mma_bf16 : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> {};
+struct bsri_mma_f16 : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {};
+struct bsri_mma_i8 : bsri_mma_operand<bsri_mma_i8, BSR_I8, int32_t> {};
+struct bsri_mma_f8 : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {}; /* of either format: operands say which */
+/* Operands with scales: `of` is what is multiplied, `sum` their totals. */
+struct bsri_mma_i8_scaled : bsri_mma_operand<bsri_mma_i8, BSR_I8, float> {
+    static constexpr bool F8 = false, SCALED = true;
+};
+struct bsri_mma_f8_scaled : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
+    static constexpr bool SCALED = true;
+};
+struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
+/* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {};
+struct bsri_mma_tf32 : bsri_mma_operand<bsri_mma_tf32, BSR_F32, float, 1> {};
+struct bsri_mma_tf32x3 : bsri_mma_operand<bsri_mma_tf32x3, BSR_F32, float, 2> {};
 
 /* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
    That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
@@ -15947,11 +17850,19 @@ struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
    is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 
+template <bool FIRST, class A, class B> struct bsri_either {
+    typedef A type;
+};
+template <class A, class B> struct bsri_either<false, A, B> {
+    typedef B type;
+};
 /* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
    coalesced. A: what is multiplied and added up; F: what sums are finished in. */
-template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile : bsri_tile {
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_, bool SCALED_ = false> struct bsri_simt_tile : bsri_tile {
     typedef A number;
     typedef F real;
+    static constexpr bool SCALED = SCALED_; /* operands have scales: F is what their totals are added up in */
+    typedef typename bsri_either<SCALED, F, A>::type total;
     static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256;
     static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
 };
@@ -16017,16 +17928,26 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
 
-/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
-   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
-   know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
+/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, 128 bytes of products a row;
+   blocks whose rows are shorter (LINE) are taken by twos, side by side, as the L2 brings lines of 64 bytes no faster than
+   lines of 128. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma
+   wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
+   after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
+   second box. CONV: the dense operand is an image, seen through taps; instances of their own, else those of products would
+   spill. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
-    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
-                         DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
+    static constexpr bool CONV = CONV_;
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
+                         BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
+                         DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
     static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
-    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr bool PROMOTED = PROMOTED_;
+    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = PROMOTED ? 1 : 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr int SCALES = PROMOTED ? (128 + TN) * 4 : 0; /* bytes, of JOIN slices each */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
+    static_assert(STAGES * (STAGE + JOIN * SCALES) + 8 * SPARE + 4096 <= SHARED || !PROMOTED,
+                  "stages, scales, 2 KB a multiplying warp, 2 KB a warpgroup for what belongs to columns");
     static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
 };
 
@@ -16036,15 +17957,16 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
-template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
+template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     /* blocks of 16: a fifth stage in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
-    static constexpr bool RS = true;
+    static constexpr bool RS = true, PROMOTED = false;
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
     static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
@@ -16060,26 +17982,77 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
-template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
+/* A warp owns MW rows and 64 pixels or, of weight gradients, columns (B_ROWS). */
+template <class T, int MW_, bool B_ROWS> struct bsri_conv_mma_tile : bsri_tile {
     typedef T type;
+    typedef bsri_mma_tile<T, MW_, MW_, 1, 64, 1, B_ROWS> warp;
+    static constexpr int MW = MW_, KS = MW_, THREADS = 256, CTAS = 2, STAGES = BSRI_CONV_STAGES;
+    static constexpr int LINE = warp::LINE, PIECES = LINE / 16; /* of a line of 16-byte pieces along KS */
+    static constexpr int SHARED = STAGES * ((MW == 32 ? 2 : 1) * warp::A_BYTES + 4 * warp::B_BYTES); /* 64 or 16 x 256 */
+};
+
+template <class T> struct bsri_conv_alone_tile : bsri_tile {
+    typedef T type;
+    static constexpr int ROWS = 8, COLS = BSRI_ALONE_PIXELS, THREADS = 256, CTAS = 2, SHARED = BSRI_ALONE_BYTES;
+};
+struct bsri_conv_add_tile : bsri_tile {
+    static constexpr int THREADS = 256;
+};
+
+/* Words of 32 or 64 bits, of neighbouring products. FFMA: no tensor cores. */
+template <int BYTES> struct bsri_gather_word {
+    typedef uint32_t word;
+};
+template <> struct bsri_gather_word<8> {
+    typedef double word;
+};
+template <class T, int TALL> struct bsri_gather_tile : bsri_tile {
+    typedef T type;
+    typedef typename bsri_gather_word<T::BYTES>::word word;
+    static constexpr int ROWS = 32 * TALL, COLS = 128, THREADS = 256, LINES = 16, EACH = T::BYTES < 4 ? 4 / T::BYTES : 1;
+    static constexpr int KS = LINES * EACH, CTAS = T::BYTES == 8 || T::PRECISION == 2 ? 1 : 2, STAGES = 2;
+    static constexpr bool FFMA = T::DTYPE == BSR_F32 && !T::PRECISION;
+    static constexpr int STAGE = LINES * (ROWS + COLS + 16) * (int)sizeof(word);
+    static constexpr int OUT = ROWS * (COLS + 4) * (int)sizeof(typename T::sum);
+    static constexpr int SHARED = (2 * STAGE > OUT ? 2 * STAGE : OUT) + 4 * KS * 8 + (ROWS + COLS) * 4;
+};
+
+template <class T, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_sampled_wgmma_tile : bsri_tile {
+    typedef T type;
+    static constexpr bool PROMOTED = PROMOTED_, CONV = CONV_; /* as of bsri_wgmma_ss */
+    static constexpr int CONSUMES = 192;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
-template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
-    typedef F real;
+/* N: columns of a warpgroup; SPLIT: both have the same rows. */
+template <class T, bool GATED_, bool SPLIT_> struct bsri_grouped_tile_of : bsri_tile {
     typedef T type;
-    static constexpr bool BACKWARD = BACKWARD_;
+    static constexpr bool GATED = GATED_, SPLIT = SPLIT_;
+    static constexpr int BOXES = GATED ? 4 : 2, N = 64 * BOXES / (SPLIT ? 2 : 1);
+    static constexpr int ROWS = SPLIT ? 64 : 128, COLS = BSRI_GROUPED_COLS, STAGES = BSRI_GROUPED_STAGES, THREADS = 384,
+                         SHARED = 216 * 1024;
+};
+
+/* Packed rows of type T, by pieces of 16 bytes, in f32. */
+template <bool BACKWARD_, bool BIASED_, class T> struct bsri_softmax_tile : bsri_tile {
+    typedef T type;
+    static constexpr bool BACKWARD = BACKWARD_, BIASED = BIASED_;
     static constexpr int COLS = 1, THREADS = 256;
+    static constexpr int SHARED = BIASED ? THREADS * BSRI_SOFTMAX_ROOM_BIASED * 16 + 4096 : 0; /* as below */
 };
 #define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
-/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
-template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+/* Rows of any kind, in F: single elements of any type, or two of f64. */
+template <class F, int PIECE_ = 1> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
-    typedef S type;
-    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = PIECE < 8 ? 2 : 3;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = 2;
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
-    static constexpr bool BACKWARD = BACKWARD_;
+};
+
+/* As bsri_simt_tile; PANELS: times COLS columns of outputs that a work tile makes. */
+#define BSRI_GRADIENT_PANELS 2
+template <class F, int SIDE, int EACH> struct bsri_gradient_simt_tile : bsri_simt_tile<F, F, SIDE, SIDE, EACH, EACH> {
+    static constexpr int PANELS = BSRI_GRADIENT_PANELS;
+    static constexpr int SHARED = ((32 + 2 * SIDE) * (SIDE + 1) + 4 * SIDE) * (int)sizeof(F);
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
@@ -16098,6 +18071,37 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / STAGE, STAGES = FIT < 8 ? FIT : 8;
     static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
+};
+
+/* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
+template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD, TEAM = TEAM_, MT = MT_, WARPS = HD > 128 ? 4 : 8, TEAMS = WARPS / TEAM;
+    static constexpr int ROWS = 16 * MT * TEAM, KEYS = 16 * TEAM, COLS = KEYS, THREADS = 32 * WARPS, CTAS = 1;
+    static constexpr int STAGES = HD == 64 ? 6 : HD > 128 && TEAM > 1 ? 2 : 3, STAGE = KEYS * HD * 4; /* keys and values */
+    static constexpr bool HOLD_Q = HD <= 128 && MT == 1;                   /* queries are in registers */
+    static constexpr int SPAN = TEAM == 1 || MT > 1 ? 16 : 32;             /* keys that a warp multiplies at once */
+    static constexpr int RING = TEAMS * STAGES * STAGE, SCRATCH = (WARPS * 4 * (HD + 6) * 4 + 511) / 512 * 512;
+    static constexpr int CONTROL = (TEAMS * STAGES * (KEYS + TEAM) * 4 + 16 + 2 * 88 + 127) / 128 * 128;
+    static constexpr int SHARED = RING + SCRATCH + (HOLD_Q ? 0 : ROWS * HD * 2) + CONTROL;
+    static_assert(SHARED <= 227 << 10, "room for a multiprocessor's CTA");
+};
+struct bsri_decode_merge_tile : bsri_tile {
+    static constexpr int THREADS = 256, ROWS = 1, COLS = 1;
+};
+enum { BSRI_WALK_QUERIES, BSRI_WALK_KEYS, BSRI_WALK_SPILT };
+/* Of a CTA: bytes of operands on their way, of those ds and outputs have; stages at most. */
+enum { BSRI_GRADIENT_DATA = 208 * 1024, BSRI_GRADIENT_SPARE = 16 * 1024, BSRI_GRADIENT_STAGES = 10 };
+/* 64 columns a step. RS: the lines' operands are in registers; else (ROUNDED) sums leave none. MANY, FEW: registers of threads
+   that multiply, that fetch. */
+template <class T, int HD_, int WALK_> struct bsri_gradient_flash : bsri_tile {
+    typedef T type;
+    static constexpr int HD = HD_, HEAD = HD_, WALK = WALK_, ATOMS = HD / 64, MOST = BSRI_GRADIENT_STAGES;
+    static constexpr bool KEYS = WALK == BSRI_WALK_KEYS, SPILT = WALK == BSRI_WALK_SPILT, RS = !SPILT && (!KEYS || HD == 64);
+    static constexpr bool ROUNDED = KEYS && !RS;
+    static constexpr int MANY = HD == 64 || SPILT ? 208 : 224, FEW = 504 - 2 * MANY;
+    static constexpr int DATA = BSRI_GRADIENT_DATA, CONTROL = 19 * 1024; /* bytes of a CTA */
+    static constexpr int COLS = 64, STAGES = 0, THREADS = 384, SHARED = DATA + CONTROL;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -16137,18 +18141,36 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
 /* What an instance is for: of products, which kernel beside the tier's own. */
 enum {
     BSRI_FOR_PRODUCT,
+    BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
+    BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
+    BSRI_FOR_GATHER, /* products of any block size and stride by tensor cores */
     BSRI_FOR_SAMPLED,
+    BSRI_FOR_SAMPLED_GATHER,
+    BSRI_FOR_SAMPLED_PROMOTED,
+    BSRI_FOR_GROUPED, /* blocks of few rows beside weights: sampled products; */
+    BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
-    BSRI_FOR_PIECES, /* the same with biases, or in f64 */
-    BSRI_FOR_ATTENTION
+    BSRI_FOR_BIASED, /* the same with biases; */
+    BSRI_FOR_PIECES, /* in f64 */
+    BSRI_FOR_ATTENTION,
+    BSRI_FOR_DECODE, /* attention of few queries, */
+    BSRI_FOR_DECODE_MERGE, /* and of parts */
+    BSRI_FOR_GRADIENT, /* of attention: by queries and by keys, */
+    BSRI_FOR_GRADIENT_QUERIES, /* on Hopper one or the other, */
+    BSRI_FOR_GRADIENT_KEYS,
+    BSRI_FOR_GRADIENT_SPILT, /* or by queries, of what was kept by keys */
+    BSRI_FOR_CONV,
+    BSRI_FOR_CONV_ALONE, /* depthwise */
+    BSRI_FOR_CONV_WEIGHTS,
+    BSRI_FOR_CONV_ADD /* shares of weight gradients */
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
@@ -16165,6 +18187,8 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_RS,
     BSRI_COSTS_SS,
     BSRI_COSTS_SS_I8,
+    BSRI_COSTS_SS_F8,
+    BSRI_COSTS_PROMOTED,
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
@@ -16175,17 +18199,20 @@ enum {
 #undef BSRI_X
     BSRI_TYPE_I32 = BSR_I32,
     BSRI_TYPE_TF32 = 100,
-    BSRI_TYPE_TF32X3
+    BSRI_TYPE_TF32X3,
+    BSRI_TYPE_F8 /* both formats */
 };
 
 /* X(name, number, for, tier, type, block, costs, kernel, tile type): number: bsr_plan.instance, never changed; type: of operands,
    of simt kernels what is added up in; block: the smallest that it takes (largest instances come first where several do);
    costs: of >>cuda-estimates. The function is kernel<tile type>. */
-#define BSRI_KERNELS_SIMT(X, n, D, A, F)                                                                                   \
+#define BSRI_KERNELS_SIMT(X, n, D, A, F, S)                                                                                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                            \
     X(PRODUCT_SIMT_4X256_##D, n + 0, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 4, 256, 1, 4>)     \
     X(PRODUCT_SIMT_16X128_##D, n + 1, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)   \
     X(PRODUCT_SIMT_64X64_##D, n + 2, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))    \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                                                             \
+    X(PRODUCT_SIMT_SCALED_##D, n + 5, SCALED, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, S, 16, 128, 2, 4, true>)) \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
     X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
     X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
@@ -16236,6 +18263,8 @@ enum {
 #define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
     BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_SCALED(X, n, D, T) \
+    X(PRODUCT_MMA_SCALED_##D, n, SCALED, MMA, D, 32, I8, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -16286,6 +18315,21 @@ enum {
     BSRI_KERNELS_RS(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
     BSRI_KERNELS_RS(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
     BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
+#define BSRI_KERNELS_GATHER(X, n, D, T)                                                                                  \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                          \
+    X(PRODUCT_GATHER_32_##D, n + 0, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 1>)                \
+    X(PRODUCT_GATHER_64_##D, n + 1, GATHER, MMA, D, 1, NONE, bsri_product_gather, bsri_gather_tile<T, 2>))               \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                          \
+    X(SAMPLED_GATHER_32_##D, n + 2, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 1>)        \
+    X(SAMPLED_GATHER_64_##D, n + 3, SAMPLED_GATHER, MMA, D, 1, NONE, bsri_sampled_gather, bsri_gather_tile<T, 2>))
+#define BSRI_KERNELS_GATHERS(X)                                           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GATHER(X, 900, F16, bsri_mma_f16))    \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GATHER(X, 904, BF16, bsri_mma_bf16)) \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_GATHER(X, 908, I8, bsri_mma_i8))       \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GATHER(X, 912, F64, bsri_mma_f64))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_GATHER(X, 916, F32, bsri_mma_f32)     \
+    BSRI_KERNELS_GATHER(X, 920, TF32, bsri_mma_tf32)                           \
+    BSRI_KERNELS_GATHER(X, 924, TF32X3, bsri_mma_tf32x3))
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
@@ -16298,6 +18342,8 @@ enum {
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_TINY(X, 550, F8, bsri_mma_f8, float))       \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_VECTOR_8(X, 750, F8, bsri_mma_f8, float)) \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -16325,37 +18371,56 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled))                   \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
-    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
+    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
+    BSRI_WHEN(BSRI_HAS_F8,                                                     \
+    BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
+    BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
-#define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
-    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
-    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
-#define BSRI_KERNELS_PIECES(X, D, F, S, N, n)                                                                                    \
-    X(SOFTMAX_PIECES_##D, n, PIECES, SIMT, D, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<F, S, N, BSR_##D == BSR_F64>)
+#define BSRI_KERNELS_GROUPED(X, D, T, n)                                                                                         \
+    X(GROUPED_##D, n, GROUPED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, false, true>)                     \
+    X(GATED_64_##D, n + 1, GATED, WGMMA, D, 16, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, true>)                   \
+    X(GATED_128_##D, n + 2, GATED, WGMMA, D, 128, NONE, bsri_grouped_wgmma, bsri_grouped_tile_of<T, true, false>)
+#define BSRI_KERNELS_PACKED_OF(X, name, n, D, of, ...) \
+    X(SOFTMAX_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_PACKED(X, D, T, n)                                                \
+    BSRI_KERNELS_PACKED_OF(X, PACKED, n, D, PACKED, false, false, T)                   \
+    BSRI_KERNELS_PACKED_OF(X, PACKED_BACKWARD, n + 3, D, PACKED_BACKWARD, true, false, T) \
+    BSRI_KERNELS_PACKED_OF(X, BIASED, n + 48, D, BIASED, false, true, T)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
     X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
     X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double>)                     \
-    BSRI_KERNELS_PIECES(X, F64, double, double, 2, 453))                                                                         \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402)      \
-    BSRI_KERNELS_PIECES(X, F16, float, bsri_mma_f16, 8, 450))                                                      \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403)      \
-    BSRI_KERNELS_PIECES(X, BF16, float, bsri_mma_bf16, 8, 451))                                                   \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404)      \
-    BSRI_KERNELS_PIECES(X, F32, float, bsri_mma_f32, 4, 452))
+    X(SOFTMAX_PIECES_F64, 453, PIECES, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double, 2>))                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
 #define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
     X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
     X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
+    X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
+    BSRI_KERNELS_DECODE(X, 16X64, n + 0, D, T, 64, 1, 1)     \
+    BSRI_KERNELS_DECODE(X, 32X64, n + 1, D, T, 64, 1, 2)     \
+    BSRI_KERNELS_DECODE(X, 64X64, n + 2, D, T, 64, 2, 2)     \
+    BSRI_KERNELS_DECODE(X, 16X128, n + 3, D, T, 128, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 32X128, n + 4, D, T, 128, 1, 2)   \
+    BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
+    BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
+    BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
 #define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
@@ -16370,13 +18435,73 @@ enum {
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
+    BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
+    BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
+    BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
+    X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
+#define BSRI_KERNELS_GRADIENT_SIMT(X, name, n, D, ...) \
+    X(GRADIENT_SIMT_##name##_##D, n, GRADIENT, SIMT, D, 1, NONE, bsri_gradient_simt, bsri_gradient_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_GRADIENT_HEAD(X, HD, n, D, T)                                       \
+    X(GRADIENT_WGMMA_QUERIES_##HD##_##D, n + 0, GRADIENT_QUERIES, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_QUERIES>)                                     \
+    X(GRADIENT_WGMMA_KEYS_##HD##_##D, n + 1, GRADIENT_KEYS, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_KEYS>)                                        \
+    X(GRADIENT_WGMMA_SPILT_##HD##_##D, n + 2, GRADIENT_SPILT, WGMMA, D, 64, NONE, bsri_gradient_wgmma, \
+      bsri_gradient_flash<T, HD, BSRI_WALK_SPILT>)
+#define BSRI_KERNELS_GRADIENT_HALF(X, n, D, T)   \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 64, n + 0, D, T) \
+    BSRI_KERNELS_GRADIENT_HEAD(X, 128, n + 3, D, T)
+#define BSRI_KERNELS_GRADIENT(X)                                                       \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GRADIENT_HALF(X, 880, F16, bsri_mma_f16))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GRADIENT_HALF(X, 890, BF16, bsri_mma_bf16))  \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 16X16, 870, F32, float, 16, 1)                       \
+    BSRI_KERNELS_GRADIENT_SIMT(X, 64X64, 871, F32, float, 64, 4))                      \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_GRADIENT_SIMT(X, 32X32, 872, F64, double, 32, 2))
+#define BSRI_KERNELS_CONV_SIMT(X, n, D, A, F)                                                                        \
+    X(CONV_SIMT_16X128_##D, n + 0, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)       \
+    X(CONV_SIMT_64X64_##D, n + 1, CONV, SIMT, D, 1, NONE, bsri_conv_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>)         \
+    X(CONV_WEIGHTS_SIMT_16X16_##D, n + 2, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 16, 16, 1, 1>)                                                                             \
+    X(CONV_WEIGHTS_SIMT_64X64_##D, n + 3, CONV_WEIGHTS, SIMT, D, 1, NONE, bsri_conv_weights_simt,                     \
+      bsri_simt_tile<A, F, 64, 64, 4, 4>)
+#define BSRI_KERNELS_CONV_MMA(X, n, D, T)                                                                                     \
+    X(CONV_MMA_32_##D, n + 0, CONV, MMA, D, 32, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 32, false>)                        \
+    X(CONV_MMA_16_##D, n + 1, CONV, MMA, D, 16, NONE, bsri_conv_mma, bsri_conv_mma_tile<T, 16, false>)                        \
+    X(CONV_WEIGHTS_MMA_32_##D, n + 2, CONV_WEIGHTS, MMA, D, 32, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 32, true>) \
+    X(CONV_WEIGHTS_MMA_16_##D, n + 3, CONV_WEIGHTS, MMA, D, 16, NONE, bsri_conv_weights_mma, bsri_conv_mma_tile<T, 16, true>)
+/* products and sampled products whose dense operand is an image */
+#define BSRI_KERNELS_CONV_WGMMA(X, n, D, T)                                                                                    \
+    X(CONV_WGMMA_64_256_##D, n + 0, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, true>) \
+    X(CONV_WGMMA_64_128_##D, n + 1, CONV, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 128, 128, false, true>) \
+    X(CONV_WGMMA_32_256_##D, n + 2, CONV, WGMMA, D, 32, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 32, 0, true>)                 \
+    X(CONV_WGMMA_16_256_##D, n + 3, CONV, WGMMA, D, 16, RS, bsri_product_wgmma, bsri_wgmma_rs<T, 16, 0, true>)                 \
+    X(CONV_WEIGHTS_WGMMA_##D, n + 4, CONV_WEIGHTS, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma,                            \
+      bsri_sampled_wgmma_tile<T, false, true>)
+#define BSRI_KERNELS_CONV_ALONE(X, n, D, T) \
+    X(CONV_ALONE_##D, n, CONV_ALONE, SIMT, D, 1, NONE, bsri_conv_alone, bsri_conv_alone_tile<T>)
+#define BSRI_KERNELS_CONV(X)                                                                 \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_CONV_SIMT(X, 800, F32, float, float))          \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_CONV_SIMT(X, 804, F64, double, double))             \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_CONV_SIMT(X, 808, I32, int32_t, uint32_t))           \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                             \
+    X(CONV_WEIGHTS_ADD, 818, CONV_ADD, SIMT, F32, 1, NONE, bsri_conv_weights_add, bsri_conv_add_tile))  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_ALONE(X, 814, BF16, bsri_mma_bf16))           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_ALONE(X, 815, F16, bsri_mma_f16))              \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_CONV_ALONE(X, 816, F32, bsri_mma_f32))              \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_MMA(X, 820, BF16, bsri_mma_bf16))             \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_MMA(X, 830, F16, bsri_mma_f16))
+#define BSRI_KERNELS_IMAGES(X)                                                     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_CONV_WGMMA(X, 840, BF16, bsri_mma_bf16)) \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_CONV_WGMMA(X, 845, F16, bsri_mma_f16))
 #define BSRI_KERNELS(X)                                                                          \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float, float))               \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double, double))                  \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t, float))                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
+    BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
@@ -16385,9 +18510,17 @@ enum {
     BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
     BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244))                    \
+    BSRI_WHEN(BSRI_HAS_F8,                                                                       \
+    BSRI_KERNELS_SAMPLED(X, F8, bsri_mma_f8, 246, 351)                                           \
+    X(SAMPLED_PROMOTED_F8, 352, SAMPLED_PROMOTED, WGMMA, F8, 64, SAMPLED_WGMMA, bsri_sampled_wgmma, \
+      bsri_sampled_wgmma_tile<bsri_mma_f8, true>)))                                              \
+    BSRI_WHEN(BSRI_HAS_MOE, BSRI_WHEN(BSRI_HAS_SAMPLED,                                          \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_GROUPED(X, BF16, bsri_mma_bf16, 770))                  \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_GROUPED(X, F16, bsri_mma_f16, 773))))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
-    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X) BSRI_KERNELS_GRADIENT(X))                   \
+    BSRI_WHEN(BSRI_HAS_CONV, BSRI_KERNELS_CONV(X) BSRI_KERNELS_IMAGES(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
@@ -16453,6 +18586,37 @@ enum {
     X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
     X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
+    BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
+    X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)               \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
+    X(GRADIENT_STATISTICS, 873, bsri_gradient_statistics)               \
+    X(GRADIENT_ORDERS, 874, bsri_gradient_orders)            \
+    X(GRADIENT_SINKS_F32, 875, bsri_gradient_sinks<float>)   \
+    X(GRADIENT_TOTAL_F32, 876, bsri_gradient_total<float>))  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(GRADIENT_SINKS_F64, 877, bsri_gradient_sinks<double>)  \
+    X(GRADIENT_TOTAL_F64, 878, bsri_gradient_total<double>))) \
+    BSRI_WHEN(BSRI_HAS_MOE,                                  \
+    X(MOE_ROUTE_FEW, 780, bsri_moe_route_few)                \
+    X(MOE_ROUTE_COUNT, 781, bsri_moe_route_count)            \
+    X(MOE_ROUTE_SUM, 782, bsri_moe_route_sum)                \
+    X(MOE_ROUTE_PLACE, 783, bsri_moe_route_place)            \
+    X(MOE_FILL_PATTERN, 784, bsri_moe_fill_pattern)          \
+    X(MOE_GATHER_16, 785, bsri_moe_gather_rows<2, float>)    \
+    X(MOE_GATHER_32, 786, bsri_moe_gather_rows<4, float>)    \
+    X(MOE_GATHER_ANY, 787, bsri_moe_gather_rows<0, float>)   \
+    X(MOE_SCATTER_16, 788, bsri_moe_scatter_rows<2, float>)  \
+    X(MOE_SCATTER_32, 789, bsri_moe_scatter_rows<4, float>)  \
+    X(MOE_SCATTER_ANY, 790, bsri_moe_scatter_rows<0, float>) \
+    X(MOE_WEIGHTS_16, 791, bsri_moe_weight_dots<2, float>)   \
+    X(MOE_WEIGHTS_32, 792, bsri_moe_weight_dots<4, float>)   \
+    X(MOE_WEIGHTS_ANY, 793, bsri_moe_weight_dots<0, float>)  \
+    BSRI_WHEN(BSRI_HAS_F64,                                  \
+    X(MOE_GATHER_F64, 794, bsri_moe_gather_rows<0, double>)  \
+    X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
+    X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -16497,6 +18661,11 @@ static constexpr bsri_instance bsri_instances[] = {
 #undef BSRI_X
     {} /* none: a build may leave all out */
 };
+/* What operands are multiplied as; precision: of f32. */
+static int bsri_type_of(int dtype, int precision) {
+    if (bsri_is_one_of(BSRI_F8, dtype)) return BSRI_TYPE_F8;
+    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+}
 /* What is wanted of an instance; 0: anything. block: that of the matrix. */
 typedef struct bsri_wanted {
     int32_t of, tier, type, block, rows, cols, layout, head, ctas;
@@ -16540,7 +18709,7 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
-    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int32_t then[2], then_threads, then_pdl; /* kernels that come after it, or 0; their parameters are so many bytes behind */
     int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
@@ -16611,7 +18780,11 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
 
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
+}
 static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
+static int bsri_is_f8(int dtype) { return bsri_is_one_of(BSRI_F8, dtype); }
 
 /* The base and all strides of a batch keep `unit` elements together. */
 static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
@@ -16643,7 +18816,7 @@ static int bsri_mma_linear(const bsri_dev_product *p) {
 
 static int bsri_mma_vector(const bsri_dev_product *p) {
     if (!bsri_mma_linear(p) || bsri_has_beta(p)) return 0;
-    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
+    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : bsri_is_f8(p->b.dtype) ? BSR_F32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
 
@@ -16789,6 +18962,7 @@ typedef struct bsri_facts {
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
     const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
+    const bsri_dev_im2col *conv;    /* the dense operand is a convolution's, or null */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -16818,7 +18992,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY, f.stored = p;
+    f.limit = INFINITY, f.stored = p, f.conv = NULL;
     return f;
 }
 
@@ -16902,6 +19076,10 @@ typedef struct bsri_costs {
     X(SS,            128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
     X(SS_I8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
     X(SS_I8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(SS_F8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
+    X(SS_F8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(PROMOTED,       64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      75.0) \
+    X(PROMOTED,      128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      12.0) \
     X(SAMPLED_MMA,    16,     7.63,     5200,      100,      505,     35.8,      106,     1.12,      814,      63.9) \
     X(SAMPLED_MMA,    32,     3.26,     9230,      100,      514,     61.6,      191,   0.0731,      628,      69.1) \
     X(SAMPLED_MMA,    64,     2960,     3960,      100,      506,      134,      250,  0.00463,       48,       623) \
@@ -17079,9 +19257,10 @@ static constexpr double bsri_long_least = 1.5;          /* or so many times what
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                     bsri_dev_product *m) {
-    bsri_wanted own = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
+    bsri_wanted own = bsri_want(bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
     const bsri_instance *x;
-    own.rows = p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
+    own.rows = bsri_dev_scaled(p) ? 0 : p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64;
+    as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
     x = asked->tile_rows || asked->tile_cols ? bsri_find(&as_asked) : NULL;
     bsri_choice c = bsri_yes(x ? x : bsri_find(&own), BSR_WHY_ANY);
     if (!c.kernel) return c;
@@ -17097,27 +19276,32 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
+/* Kernels divide numbers of lines and products by groups in 32 bits. */
+static void bsri_narrow_scales(bsri_scaling *s) {
+    s->line_group = bsri_min(s->line_group, INT32_MAX), s->along_group = bsri_min(s->along_group, INT32_MAX);
+}
+static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
+/* Do scales change only where `step` products end, if at all? */
+static int bsri_scaled_by(const bsri_scaling *s, int64_t step) { return !s->of.data || !s->along || s->along_group % step == 0; }
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
-    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, dt);
+    const bsri_wanted any = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(dt, 0));
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (!bsri_is_pair(dt, p->b.dtype) || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
     if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
+    if (!bsri_scaled_by(&p->a_scales, 32) || !bsri_scaled_by(&p->b_scales, 32)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
-/* What f32 operands are multiplied as. */
-static int bsri_type_of(int dtype, int precision) {
-    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
-}
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
+    bsri_wanted w = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
     w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
@@ -17187,12 +19371,13 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
 
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
+    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (bsr_dtype_size(dt) == 1 && b > 32);
     const bsri_instance *x = bsri_mma_instance(p, f->dense, e->tile_cols);
     bsri_choice c = bsri_yes(x, BSR_WHY_GROUP);
     if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = x->number;
     /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
@@ -17205,6 +19390,109 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
+    return c;
+}
+
+/* --- elements that are gathered --- */
+
+/* How an operand is read; eights: eight neighbouring columns are aligned. */
+static int32_t bsri_gather_mode(int64_t across, int64_t along, int eights) {
+    if (across == 1) return eights ? BSRI_GATHER_EIGHT : BSRI_GATHER_ACROSS;
+    return along == 1 ? BSRI_GATHER_PRODUCTS : BSRI_GATHER_ACROSS;
+}
+/* Clocks of a multiprocessor for a slice of a tile (note N35); and the least rows of a block that are worth it beside lanes that
+   have a row each, which operands by columns slow down. By type, eights first. */
+typedef struct bsri_gather_cost {
+    int32_t type, clocks[2][2], least; /* 32 rows, 64; eights, single elements */
+} bsri_gather_cost;
+static const bsri_gather_cost bsri_gather_costs[] = {
+    {BSR_BF16, {{950, 3000}, {1100, 4000}}, 9},        {BSR_F16, {{950, 3000}, {1100, 4000}}, 9},
+    {BSR_I8, {{1030, 2600}, {1400, 3000}}, 9},         {BSR_F64, {{2800, 2800}, {3700, 3700}}, 24},
+    {BSR_F32, {{1180, 1400}, {2050, 2500}}, 18},       {BSRI_TYPE_TF32, {{700, 1500}, {1110, 1700}}, 12},
+    {BSRI_TYPE_TF32X3, {{1000, 1900}, {1700, 2300}}, 14},
+};
+static double bsri_gather_ns(const bsr_context *ctx, const bsri_instance *x, double tiles, double slices, int eights) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != x->type) i++;
+    const double each = tiles / ctx->sm_count, waves = each < 1.0 ? 1.0 : each, room = x->ctas;
+    return 4000.0 + (each > room ? waves : (waves + room) / 2.0) * (slices + 6.0) *
+                        bsri_gather_costs[i].clocks[x->rows == 64][!eights] / 1.7;
+}
+/* The type that is multiplied, or -1. */
+static int bsri_gather_type(int dtype, int compute, int precision) {
+    if (bsri_is_f8(dtype)) return -1;
+    if (compute == BSR_F64) return dtype == BSR_F64 || bsri_is_half(dtype) || dtype == BSR_F32 ? BSR_F64 : -1;
+    return compute == bsri_sums_dtype(dtype) ? bsri_type_of(dtype, precision) : -1;
+}
+static const bsri_instance *bsri_gather_instance(int of, int type, int64_t rows, const bsr_plan *asked) {
+    bsri_wanted w = bsri_want(of, BSRI_TIER_MMA, type);
+    w.rows = asked->tile_rows == 32 || asked->tile_rows == 64 ? asked->tile_rows : rows <= 32 ? 32 : 64;
+    return bsri_find(&w);
+}
+/* Is an element's place 32 bits from a tile's first? */
+static int bsri_gather_near(int64_t n, int64_t stride) {
+    int64_t far;
+    return bsri_mul(n, stride, &far) && far <= INT32_MAX;
+}
+/* Few columns, or rows of a block, are lanes', but where a plan asks for this tier. */
+static int bsri_gather_small(int type, int64_t rows, int64_t cols, int by_rows, const bsr_plan *asked) {
+    int i = 0;
+    while (bsri_gather_costs[i].type != type) i++;
+    return asked->kernel != BSRI_TIER_MMA && (cols < 24 || (by_rows ? rows : 2 * rows) < bsri_gather_costs[i].least);
+}
+static int bsri_gather_eights(const bsr_dense *d) {
+    return d->col_stride == 1 && d->row_stride % 8 == 0 && bsri_dense_aligned(d, 8) && bsr_dtype_size(d->dtype) < 8;
+}
+/* Are lines of neighbouring products whole words, of which one holds `each`? */
+static int bsri_gather_whole(const bsr_dense *d, int64_t line, int64_t products, int64_t each) {
+    return line % each == 0 && products % each == 0 && bsri_dense_aligned(d, each);
+}
+static bsri_estimate bsri_gather_estimate(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, int compute,
+                                          const bsr_plan *asked) {
+    const bsri_dev_product *const p = f->stored;
+    const int type = bsri_gather_type(p->b.dtype, compute, p->precision);
+    const double blocks = p->a.values ? bsri_mean_blocks(&p->a) / (double)p->tiles : 16.0; /* of a list nothing is known */
+    const double scanned = p->kind == BSRI_LIST_SCAN ? bsri_mean_blocks(&p->a) / 512.0 : 0.0; /* in slices */
+    bsri_estimate e = bsri_estimate_below(f, 0);
+    const bsri_instance *x;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (bsri_dev_scaled(p)) return bsri_estimate_none(BSR_WHY_SCALES);
+    if (type < 0 || (p->kind < BSRI_LIST_SCATTER && p->a.dtype != p->b.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->kind != BSRI_LIST_SCAN && bsri_gather_small(type, p->br, p->width, p->b.col_stride == 1, asked))
+        return bsri_estimate_none(BSR_WHY_BLOCK);
+    x = bsri_gather_instance(BSRI_FOR_GATHER, type, p->br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->a_rs) || !bsri_gather_near(x->cols, p->b.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * (double)p->tiles * (double)bsri_ceil_div(p->br, x->rows) *
+                                      (double)bsri_ceil_div(p->width, x->cols),
+                          blocks * (double)p->bc * (double)p->reduce / x->slice + scanned, bsri_gather_eights(&p->b));
+    return e;
+}
+static bsri_choice bsri_gather_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_gather *m) {
+    const bsri_dev_product *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->b.dtype));
+    bsri_wanted w = bsri_want(BSRI_FOR_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_gather, p)), m->p = *p;
+    /* of tiles that a list names nobody knows where they begin */
+    m->a_mode = bsri_gather_mode(p->a_rs, p->a_cs, 0);
+    m->b_mode = bsri_gather_mode(p->b.col_stride, p->b.row_stride,
+                                 p->kind < BSRI_LIST_SCATTER && p->width % 8 == 0 && bsri_gather_eights(&p->b));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER && p->a_rs % each == 0 && p->bc % each == 0 &&
+                 p->a_block % each == 0 && bsri_aligned(p->a.values, p->a.dtype, p->a.batch_dims, p->a.batch,
+                                                        p->a.values_batch_stride, (int32_t)each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && p->kind < BSRI_LIST_SCATTER &&
+                 bsri_gather_whole(&p->b, p->b.col_stride, p->bc, each);
+    m->step_blocks = (int32_t)(x->slice / p->bc), m->step_rest = (int32_t)(x->slice % p->bc);
+    m->panels = bsri_ceil_div(p->width, x->cols), m->subs = bsri_ceil_div(p->br, x->rows);
+    c.grid = p->items * p->tiles * m->panels * m->subs;
     return c;
 }
 
@@ -17400,7 +19688,8 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
+    if (!bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
     return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -17474,8 +19763,10 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     /* bytes of values that a warp holds: what is under way at once hides the memory's latency */
     const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
     const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
-    const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
-    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
+    /* a lane has all rows of a block, and four columns: also few columns of blocks that lanes of one row share badly */
+    const int wide = p->width > 32 || (p->width > 2 && p->br > 4 && (p->br % 3 || p->bc % 3));
+    const int cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
+    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     bsri_choice c;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m), m->of = *p;
@@ -17520,6 +19811,7 @@ static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
     m->log_group = i, m->block_lanes = (1 << i) / block;
     m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
 }
+enum { BSRI_VECTOR_COLUMNS = 512 }; /* of rows that are cut: each reads their values again */
 #ifndef BSRI_VECTOR_LEAST
 #define BSRI_VECTOR_LEAST 4e6 /* bytes of values: below that two more launches are too long */
 #endif
@@ -17530,7 +19822,8 @@ static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, i
     const int64_t groups = 32 >> m->log_group, bands = p->items * p->width * p->subs, warps = (int64_t)ctx->sm_count * 16;
     const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
     const int64_t nnz = p->a.nnz / patterns, keys = nnz + p->tiles * m->row_keys;
-    const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
+    const int64_t each = bsri_max(warps / bands, p->width > 32 ? 32 : 1); /* a long row's share is for more than a few warps */
+    const int64_t ranges = bsri_min(each, bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
     m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
     m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
     if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
@@ -17544,7 +19837,7 @@ static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_ve
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int why = bsri_tiny_refuses(p, compute);
     int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1), 1);
-    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, p->a.dtype);
+    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
     if (why || p->reduce != 1) return why ? why : BSR_WHY_LIST_KIND;
     if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
         return BSR_WHY_SIZE;
@@ -17613,7 +19906,7 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
 static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
                                          bsri_tiny_params *m) {
     bsri_choice c = bsri_tiny_choose(ctx, p, compute, &m->tiny);
-    if (!c.kernel || p->width > 32) return c;
+    if (!c.kernel || p->width > BSRI_VECTOR_COLUMNS) return c;
     m->long_rows.of = *p;
     bsri_vector_after(ctx, compute, s, &m->tiny.long_row, &c, &m->long_rows, (int64_t)offsetof(bsri_tiny_params, long_rows));
     return c;
@@ -17784,18 +20077,30 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 /* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Do sums leave the tensor core after 128 products? */
+static int bsri_wgmma_promotes(const bsri_dev_product *p) {
+    return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
+}
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
+    const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
+    bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
+    w.block = (int32_t)p->br;
+    return w;
+}
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
-    const int dt = p->a.dtype, i8 = dt == BSR_I8;
+    const int dt = p->a.dtype, bytes = bsr_dtype_size(dt) == 1;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->a.flags & BSRI_MATRIX_UNEVEN && p->br < 64) return BSR_WHY_INNER; /* slices may hold rows behind the last one's */
-    if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
+    if ((!bsri_is_half(dt) && !bytes) || !bsri_is_pair(dt, p->b.dtype) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (bytes || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
-    if (i8 && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    if (bsri_is_f8(dt)) return BSR_WHY_DTYPE; /* mma has them, and scales (note N38) */
+    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -17813,23 +20118,28 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = bsri_has_beta(p), rise = bias->data && bias->cols == 1;
-    const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
+    const int type = !bytes ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
+    if (vector && (bsri_is_f8(p->a.dtype) || bsri_dev_scaled(p)) && bsri_mma_linear(p) && !beta) return BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
     if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
+    if (beta && vector && bsri_wgmma_promotes(p)) return BSRI_EPILOGUE_GENERIC; /* no box to bring it to */
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
     if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_EPILOGUE_GENERIC;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_EPILOGUE_GENERIC;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type) &&
+        (p->br < 64 || right->cols > 1 || !bsri_wgmma_takes(right)))
+        return BSRI_EPILOGUE_GENERIC;
     if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_EPILOGUE_GENERIC;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8) return BSRI_EPILOGUE_ROWCOL;
+    if (!vector || bytes) return BSRI_EPILOGUE_ROWCOL;
     if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_EPILOGUE_INPUT;
     if (p->br < 64) return BSRI_EPILOGUE_ROWCOL;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
@@ -17839,7 +20149,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
 static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= bsri_wgmma_halved_groups &&
+    const int halved = p->br == 64 && bsr_dtype_size(p->a.dtype) > 1 && groups <= bsri_wgmma_halved_groups &&
                        bsri_dense_bytes(p) > bsri_wgmma_halved_above;
     if (tiles % 4 == 0 || tiles > bsri_wgmma_many_tiles) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
@@ -17848,9 +20158,13 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_group_ctas(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const int i8 = p->a.dtype == BSR_I8;
-    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
-    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
+    const int kind = bsri_cost_kind(bsri_wgmma_promotes(p)      ? BSRI_COSTS_PROMOTED
+                                    : p->a.dtype == BSR_I8      ? BSRI_COSTS_SS_I8
+                                    : bsri_is_f8(p->a.dtype)    ? BSRI_COSTS_SS_F8
+                                    : p->br < 64                ? BSRI_COSTS_RS
+                                                                : BSRI_COSTS_SS,
+                                    p->br);
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 128 / (int64_t)bsr_dtype_size(p->a.dtype)), 0);
     /* A tile starts while the one before ends, and places without a tile don't slow the others down. rs tiles' slices come
        one after another all the same; exponents by fit (note N18). */
     if (units > teams)
@@ -17876,12 +20190,12 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    bsri_wanted w = bsri_wgmma_want(p, f->conv);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    w.block = (int32_t)p->br, w.layout = f->dense;
+    w.layout = f->dense;
     /* a block size's tiles stand together in the table */
     for (x = first = bsri_find(&w); x && x->of == w.of && x->tier == w.tier && x->type == w.type && x->block == first->block; x++)
         if ((!x->layout || x->layout == w.layout) && (!asked->tile_cols || asked->tile_cols == x->cols))
@@ -17895,12 +20209,12 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
 }
 /* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
    uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
-   dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
+   dealt. Four where there are more than 64 teams, of one or two CTAs, and for bytes, of which nothing was measured. Figures:
    note N5. */
 static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - bsri_assign_late) * tile / (bsri_assign_clocks * m->groups_of_ctas));
     m->static_rounds = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
-    if (m->groups_of_ctas > 64 || m->p.a.dtype == BSR_I8) return;
+    if (m->groups_of_ctas > 64 || bsr_dtype_size(m->p.a.dtype) == 1) return;
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
@@ -17909,12 +20223,13 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
-    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    const int64_t size = (int64_t)bsr_dtype_size(m->p.a.dtype);
+    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br * size / 2) / 16; /* of a stage, of a block of 64 bytes a line */
     const double units = (double)m->items * m->panels * (double)groups;
     double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
-    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : m->p.br * size < 128 ? 8 : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     m->stages_per_stored = m->stages_per_block * (float)m->view.cols;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
@@ -17938,7 +20253,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->group_ctas * m->tile_cols, p->width);
     const double inner = 1.0 / m->inv_blocks_per_row;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->alpha_zero || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
+    if (!m->single || m->alpha_zero || m->conv.rank || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
@@ -17949,25 +20264,26 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
-   for one half only (note N10). */
-static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
+   for one half only (note N10). 0: a convolution's taps are no whole lines. */
+static int bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
-    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent);
+    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent) && m->conv.per_tap % (2 * pair) == 0;
     m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
+    return m->conv.per_tap % pair == 0;
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
-    w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
+    bsri_wanted w = bsri_wgmma_want(p, f->conv);
+    w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
-    const int i8 = p->a.dtype == BSR_I8;
+    const int bytes = bsr_dtype_size(p->a.dtype) == 1;
     int64_t tiles, beside; /* elements from a tile of a stored block to the one beside it */
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
@@ -17988,7 +20304,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
         return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
+    memset(&m->conv, 0, sizeof m->conv);
+    if (f->conv) m->conv = *f->conv, m->conv.per_tap = (int32_t)(f->conv->channels / p->bc);
+    m->vector = !bytes ? p->out.dtype == p->b.dtype : p->out.dtype == BSR_I32 || bsri_is_half(p->out.dtype);
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
@@ -18018,13 +20336,18 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_wgmma_scheduler_of(m, groups);
     /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
     m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->static_rounds == BSRI_WGMMA_ALL);
-    if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
+    if (p->br < 64 && !m->b_rows && !bsri_wgmma_lines(m)) return bsri_no(BSR_WHY_TAPS);
     if (m->grid + BSRI_WGMMA_LATE_CTAS <= ctx->sm_count) m->late_stages = 0; /* the next kernel finds room at once */
     /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
        not where tiles have little to do. */
     c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
+    m->scaled = (p->a_scales.of.data ? BSRI_SCALED_LEFT : 0) | (p->b_scales.of.data ? BSRI_SCALED_RIGHT : 0);
+    if (p->b_scales.of.data && p->b_scales.line && p->b_scales.line_group % 64) m->scaled |= BSRI_SCALED_COLUMNS;
+    if (m->scaled && (p->a_scales.blocks || !bsri_scaled_by(&p->a_scales, 128) || !bsri_scaled_by(&p->b_scales, 128)))
+        m->scaled |= BSRI_SCALED_APART;
+    bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
     m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
     if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
@@ -18052,6 +20375,9 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    const bsri_dev_im2col *conv;    /* mat2 is a convolution's, or null */
+    int64_t pixels;                 /* of all its shares */
+    const bsri_dev_sampled *stored; /* blocks as they are stored */
 } bsri_sampled_facts;
 
 static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
@@ -18059,16 +20385,18 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    f.conv = NULL, f.pixels = 0, f.stored = p;
     return f;
 }
 
 /* What both tiers refuse, or 0. */
 static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
                                 int tier) {
-    const int dt = p->mat1.dtype, others = tier == BSRI_TIER_MMA && (dt == BSR_F32 || dt == BSR_F64 || dt == BSR_I8);
+    const int dt = p->mat1.dtype;
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if ((!bsri_is_half(dt) && !others) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
-    if (compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !bsri_is_f8(dt) && tier != BSRI_TIER_MMA) || !bsri_is_pair(dt, p->mat2.dtype))
+        return BSR_WHY_DTYPE;
+    if (compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
 }
@@ -18077,7 +20405,8 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
 static int bsri_sampled_vector(const bsri_dev_sampled *p) {
     const bsr_matrix *out = &p->out;
     const int64_t *o = p->o_strides;
-    return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+    const int fits = bsri_is_f8(p->mat1.dtype) ? bsri_is_half(out->dtype) : out->dtype == p->mat1.dtype;
+    return fits && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 
@@ -18152,6 +20481,49 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
+static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                  int compute, const bsr_plan *asked) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int type = bsri_gather_type(p->mat1.dtype, compute, p->precision);
+    const int64_t br = p->out.block_rows, bc = p->out.block_cols;
+    bsri_estimate e = bsri_estimate_none(0);
+    const bsri_instance *x;
+    double tiles;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
+    if (type < 0 || p->mat2.dtype != p->mat1.dtype) return bsri_estimate_none(BSR_WHY_DTYPE);
+    x = bsri_gather_instance(BSRI_FOR_SAMPLED_GATHER, type, br, asked);
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    if (!bsri_gather_near(x->rows, p->mat1.row_stride) || !bsri_gather_near(p->mat2.cols, p->mat2.col_stride))
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    tiles = bsri_mean_blocks(&p->out) * (double)bsri_ceil_div(bc, x->cols) / (double)bsri_max(1, x->cols / bc) +
+            (double)bsri_block_rows(&p->out) / 2;
+    e.tile_rows = x->rows, e.tile_cols = x->cols, e.split = 1, e.kind = type;
+    e.ns = bsri_gather_ns(ctx, x, (double)p->items * tiles * (double)bsri_ceil_div(br, x->rows),
+                          (double)p->reduce * (double)p->mat1.cols / x->slice, bsri_gather_eights(&p->mat2) && bc % 8 == 0);
+    return e;
+}
+static bsri_choice bsri_gather_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                              const bsr_plan *, const bsri_estimate *e, bsri_dev_sampled_gather *m) {
+    const bsri_dev_sampled *const p = f->stored;
+    const int64_t each = bsri_max(1, 4 / (int64_t)bsr_dtype_size(p->mat1.dtype)), bc = p->out.block_cols;
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED_GATHER, BSRI_TIER_MMA, e->kind);
+    w.rows = e->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GATHERED);
+    if (!x) return c;
+    if (c.shared > ctx->smem_optin - 2048) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_sampled_gather, p)), m->p = *p;
+    m->a_mode = bsri_gather_mode(p->mat1.row_stride, p->mat1.col_stride, 0);
+    m->b_mode = bsri_gather_mode(p->mat2.col_stride, p->mat2.row_stride, bc % 8 == 0 && bsri_gather_eights(&p->mat2));
+    m->a_whole = m->a_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat1, p->mat1.row_stride, p->mat1.cols, each);
+    m->b_whole = m->b_mode == BSRI_GATHER_PRODUCTS && bsri_gather_whole(&p->mat2, p->mat2.col_stride, p->mat1.cols, each);
+    m->blocks = bsri_max(1, x->cols / bc), m->panels = bsri_ceil_div(bc, x->cols);
+    m->subs = bsri_ceil_div(p->out.block_rows, x->rows);
+    m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
+    c.grid = p->items * m->tiles * m->panels * m->subs;
+    return c;
+}
+
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
    are slowed by power, not by the L2. Hence the factors (note N23). */
@@ -18182,7 +20554,9 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
 static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {
     const int b = f->block;
     bsri_wgmma_sampled_shape s;
-    s.wide = bsri_wgmma_sampled_wide(b, f->density), s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
+    s.wide = bsri_wgmma_sampled_wide(b, f->density);
+    if (f->conv && b < 64 && f->conv->channels % 64) s.wide = 0; /* entries of 64 columns would be of two taps */
+    s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
     s.shift = s.wide && b < 64 ? bsri_mma_log2(64 / b) : 0, s.entries = (s.wide ? 256 : 512) / b >> s.shift;
     s.groups = (int)bsri_ceil_div(bsri_block_rows(&p->out), s.group);
     bsri_wgmma_sampled_work(&s, &p->out, b);
@@ -18191,13 +20565,16 @@ static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampl
 }
 static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                  int compute, const bsr_plan *) {
-    const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), steps = bsri_ceil_div(p->mat1.cols * size, BSRI_WSAMPLED_LINE);
+    const int64_t rows = bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_WGMMA));
     bsri_wgmma_sampled_shape s;
     double tiles, cols; /* of a CTA, of a tile */
     if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
                    p->reduce > INT32_MAX / bsri_max(1, steps)))
         e.why = BSR_WHY_SIZE;
+    if (!e.why && size == 1 && f->block < 64) e.why = BSR_WHY_BLOCK; /* lines of 32 bytes and less */
+    if (!e.why && size == 1 && (f->left != 1 || f->right != 2)) e.why = BSR_WHY_ALONG;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
     tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
@@ -18210,39 +20587,552 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
 }
 BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
                                          int entry))
+/* Are the operands more than the L2 holds beside what is written? */
+static int bsri_wgmma_sampled_far(const bsri_dev_sampled *p) {
+    return ((double)p->mat1.rows + (double)p->mat2.cols) * (double)p->mat1.cols * 2.0 > (double)bsri_h200.l2_dense;
+}
+/* Rounds of parts of one tile; one round where operands stay in the L2, or where each part would make its group's union anew. */
+static int32_t bsri_wgmma_sampled_rounds(const bsri_dev_sampled *p, const bsri_dev_wgmma_sampled *m) {
+    const int64_t tile = (int64_t)m->entries * BSRI_WSAMPLED_UNIT * bsri_max(1, m->grid);
+    if (m->group > 1 || !bsri_wgmma_sampled_far(p)) return 1;
+    return (int32_t)bsri_max(1, bsri_min(1 << 20, (m->total + tile / 2) / tile));
+}
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    const int f8 = bsri_is_f8(p->mat1.dtype), size = (int)bsr_dtype_size(p->mat1.dtype);
+    const int of = f->conv ? BSRI_FOR_CONV_WEIGHTS : f8 && !p->fast ? BSRI_FOR_SAMPLED_PROMOTED : BSRI_FOR_SAMPLED;
+    bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->mat1.dtype, 0));
     bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
     m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
     m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
     m->panel = s.panel, m->toll = s.toll, m->area = s.area, m->total = s.area * p->items;
-    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+    m->depth = BSRI_WSAMPLED_LINE / size, m->steps = (int)bsri_ceil_div(p->mat1.cols, m->depth);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
-    m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
-    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
+    m->a_across = f->left == 2, m->b_across = f->right == 1;
+    m->a_form = f8 ? p->mat1.dtype == BSR_E5M2 : m->a_across, m->b_form = f8 ? p->mat2.dtype == BSR_E5M2 : m->b_across;
+    m->batched = p->whole.count > 1;
+    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS ? 1 + bsri_wgmma_sampled_far(p) : 0;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
     m->view = p->view;
+    memset(&m->conv, 0, sizeof m->conv), m->pixels = f->pixels, m->share = (int32_t)p->mat1.cols;
+    if (f->conv) m->conv = *f->conv;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
-    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_LINE);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
-    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
+    m->grid = (int)c.grid, m->rounds = bsri_wgmma_sampled_rounds(p, m), c.pdl = 1;
+    m->each = m->total / bsri_max(1, c.grid * m->rounds);
     c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-conv: convolutions: choice, parameters                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Tiles of few rows where few belong together: takes everything. */
+static bsri_choice bsri_simt_choose_conv(const bsri_dev_conv *p, int compute, const bsr_plan *asked, bsri_dev_conv *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int64_t together = e->turned ? bsri_min(e->channels, p->of.a.block_cols) : bsri_min(e->filters, p->of.a.block_rows);
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV, BSRI_TIER_SIMT, compute);
+    w.rows = asked->tile_rows == 16 || asked->tile_rows == 64 ? asked->tile_rows : together <= 16 ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    int64_t pixels;
+    if (!c.kernel) return c;
+    *m = *p, m->phases = bsri_conv_phases(&m->geo, &pixels), m->panels = bsri_ceil_div(pixels, c.tile_cols);
+    m->parts = bsri_ceil_div(e->turned ? e->channels : p->of.a.block_rows, c.tile_rows);
+    m->units = m->parts * (e->turned ? e->taps.groups : bsri_block_rows(&p->of.a));
+    c.grid = m->phases * m->panels * m->units;
+    return c;
+}
+static bsri_choice bsri_simt_choose_conv_weights(const bsri_dev_conv_weights *p, int compute, const bsr_plan *asked,
+                                                 bsri_dev_conv_weights *m) {
+    const bsr_matrix *out = &p->of.out;
+    const int small = asked->tile_rows ? asked->tile_rows == 16 : out->block_rows <= 16 && out->block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_SIMT, compute);
+    w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->of.subs = bsri_ceil_div(out->block_rows, c.tile_rows);
+    m->of.panels = bsri_ceil_div(out->block_cols, c.tile_cols), c.grid = out->nnz * m->of.subs * m->of.panels;
+    return c;
+}
+/* Can an image be copied by pieces of 16 bytes that are channels, and counted in 32 bits? */
+static int bsri_conv_pieces(const bsri_image *x, bsri_dev_pieces *p) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(x->dtype), most = -(int64_t)BSRI_CONV_BESIDE;
+    double pieces = 0;
+    int a;
+    memset(p, 0, sizeof *p), p->data = x->data;
+    if ((uintptr_t)x->data % 16 || (x->channel != 1 && x->channels > 1)) return 0;
+    for (a = 0; a < 4; a++) {
+        const int64_t size = a ? x->size[a - 1] : x->images, stride = size > 1 ? a ? x->stride[a - 1] : x->step : 0;
+        if (stride % unit || size > most) return 0;
+        pieces += (double)size * (double)(stride / unit);
+        p->step[a] = (int32_t)bsri_min(stride / unit, INT32_MAX);
+        if (a) p->size[a - 1] = (int32_t)size;
+    }
+    return pieces < 0x1p30;
+}
+/* What tensor cores ask of blocks, rows and inner size of op(w)'s, and of everything that is counted. */
+static int bsri_conv_mma_refuses(const bsr_context *ctx, const bsri_conv_geometry *e, const bsr_matrix *w, int compute) {
+    const double pixels = (double)e->y.images * (double)e->y.size[0] * (double)e->y.size[1] * (double)e->y.size[2];
+    double reach = 0;
+    int a;
+    if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
+    if (!bsri_is_half(e->x.dtype) || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (w->block_rows % 16 || w->block_cols % 16) return BSR_WHY_BLOCK;
+    if (e->channels % w->block_cols || (e->filters % w->block_rows && (e->turned || e->taps.groups > 1))) return BSR_WHY_TAPS;
+    if (e->taps.all > BSRI_CONV_TAPS) return BSR_WHY_TAPS;
+    for (a = 0; a < 3; a++) {
+        reach += (double)e->taps.before[a] + (double)e->taps.dilation[a] * (double)e->taps.count[a] + (double)e->taps.stride[a];
+        reach += (double)e->y.size[a] * (double)e->taps.stride[a];
+    }
+    return pixels >= 0x1p30 || reach >= 0x1p29 || w->nnz >= INT32_MAX / 2 || w->cols >= INT32_MAX / 2 ||
+           w->rows >= INT32_MAX / 2 ? BSR_WHY_SIZE : 0;
+}
+/* Values in pieces of 16 bytes: 1: by rows, 2: by columns of w; 0: neither. */
+static int bsri_conv_values(const bsr_matrix *w, const int64_t *s) {
+    if ((uintptr_t)w->values % 16 || s[0] % 8) return 0;
+    return s[2] == 1 && s[1] % 8 == 0 ? 1 : s[1] == 1 && s[2] % 8 == 0 ? 2 : 0;
+}
+/* Warps: up to four below each other, the rows of a tile; others beside them. */
+static void bsri_conv_mma_shape(int64_t rows, int64_t inner, int *m_warps, int *n_warps, int *side) {
+    *side = rows % 32 || inner % 32 ? 16 : 32;
+    *m_warps = *side == 16 ? 1 : rows % 128 == 0 ? 4 : rows % 64 == 0 ? 2 : 1, *n_warps = *m_warps == 4 ? 2 : 4;
+}
+static bsri_dev_channels bsri_conv_operand(const bsr_dense *d, int dims) {
+    bsri_dev_channels o;
+    int a;
+    memset(&o, 0, sizeof o);
+    if (!d->data) return o;
+    o.data = (char *)d->data, o.dtype = d->dtype, o.rs = d->rows == 1 ? 0 : d->row_stride;
+    for (a = -1; a < 3; a++) o.step[a + 1] = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+    return o;
+}
+static void bsri_conv_operands(const bsri_dev_product *p, int dims, bsri_dev_conv_mma *m) {
+    m->operand[0] = bsri_conv_operand(&p->left, dims), m->operand[1] = bsri_conv_operand(&p->right, dims);
+    if (bsri_has_beta(p)) m->operand[2] = bsri_conv_operand(&p->input, dims);
+    m->operand[3] = bsri_conv_operand(&p->bias, dims), m->operand[4] = bsri_conv_operand(&p->out, dims);
+}
+static bsri_choice bsri_mma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                        bsri_dev_conv_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *w = &p->of.a;
+    const int turned = e->turned, why = bsri_conv_mma_refuses(ctx, e, w, compute), values = bsri_conv_values(w, p->ws);
+    const int64_t rows = turned ? w->block_cols : w->block_rows, inner = turned ? w->block_rows : w->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    bsri_view view;
+    bsri_choice c;
+    int64_t pixels;
+    if (why) return bsri_no(why);
+    if (!values) return bsri_no(BSR_WHY_VALUES);
+    if (turned && (!w->transposed_index || !bsri_transposed_layout(w, &view))) return bsri_no(BSR_WHY_INDEX);
+    bsri_conv_mma_shape(rows, inner, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->values = (const char *)w->values, m->dt = w->index_dtype;
+    m->ptr = turned ? (const char *)w->transposed_index + view.at[BSRI_CCOL] : (const char *)w->crow_indices;
+    m->col = turned ? (const char *)w->transposed_index + view.at[BSRI_ROW] : (const char *)w->col_indices;
+    m->position = turned ? (const char *)w->transposed_index + view.at[BSRI_POSITION] : NULL;
+    m->a_block = 2 * p->ws[0], m->a_line = 2 * p->ws[values], m->a_trans = turned != (values == 2);
+    m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps, m->subs = (int32_t)(inner / side);
+    m->per_tap = (int32_t)(e->channels / w->block_cols);
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    bsri_conv_operands(&p->of, dims, m);
+    m->of.phases = bsri_conv_phases(&m->of.geo, &pixels), m->of.panels = bsri_ceil_div(pixels, m->tile_cols);
+    m->of.parts = rows / m->rows;
+    m->of.units = m->of.parts * (turned ? e->taps.groups * m->per_tap : bsri_block_rows(w));
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->of.phases * m->of.panels * m->of.units;
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* What adds up the shares comes after the kernel, its parameters at `at` from that one's on. */
+static void bsri_conv_add_shares(bsri_choice *c, const bsri_dev_conv_weights *p, uint64_t bytes, int64_t at) {
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ADD, BSRI_TIER_SIMT, BSR_F32);
+    const bsri_instance *x = bsri_find(&want);
+    c->workspace = bytes, c->then[0] = x->number, c->then_threads = x->threads, c->then_at = at;
+    c->then_grid = bsri_ceil_div(p->of.out.nnz * p->of.out.block_rows * p->of.out.block_cols, 8 * x->threads);
+}
+static bsri_choice bsri_simt_choose_conv_alone(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims,
+                                               bsri_dev_conv_alone *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsri_wanted want = bsri_want(BSRI_FOR_CONV_ALONE, BSRI_TIER_SIMT, e->x.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&want), BSR_WHY_ALONE);
+    const int64_t vectors = e->channels * e->taps.groups / 8, most = BSRI_ALONE_BYTES / (36 * bsri_max(1, e->taps.all));
+    const int64_t reach = e->taps.count[0] + e->taps.count[1] + e->taps.count[2];
+    int64_t pixels, largest;
+    bsri_pixel_grid g;
+    int a;
+    if (e->channels != 1 || e->filters != 1 || e->taps.groups % 8 || e->taps.all > BSRI_CONV_TAPS || most < 1) return bsri_no(0);
+    if (compute != BSR_F32 || !c.kernel || reach > 1 << 20) return bsri_no(0);
+    for (a = 0; a < 3; a++)
+        if (e->taps.dilation[a] >= 1 << 20 || e->taps.before[a] >= 1 << 28 || e->taps.stride[a] >= 1 << 20 ||
+            (double)e->y.size[a] * (double)e->taps.stride[a] >= 0x1p29)
+            return bsri_no(0);
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->c.x)) return bsri_no(0);
+    m->c.of = *p, m->c.of.phases = bsri_conv_phases(&m->c.of.geo, &pixels), bsri_conv_operands(&p->of, dims, &m->c);
+    bsri_conv_grid(&m->c.of.geo, 0, &g), largest = bsri_ceil_div(g.count[2], BSRI_ALONE_PIXELS);
+    m->line_runs = largest, m->runs = g.images * g.count[0] * g.count[1] * largest;
+    m->vectors = (int32_t)bsri_min(bsri_min(32, vectors), most), m->chunks = (int32_t)bsri_ceil_div(vectors, m->vectors);
+    m->teams = (int32_t)bsri_max(1, bsri_min(bsri_ceil_div(m->runs, 256 / m->vectors),
+                                             2 * (int64_t)ctx->sm_count / (m->chunks * m->c.of.phases)));
+    c.shared = m->vectors * (int32_t)e->taps.all * 36, c.grid = m->chunks * m->teams * m->c.of.phases;
+    return m->runs < INT32_MAX ? c : bsri_no(0);
+}
+/* Shares of the pixels, so that all multiprocessors have some; each costs its sums' way through memory. */
+static bsri_choice bsri_mma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute,
+                                                const bsri_chooser *s, bsri_dev_conv_weights_mma *m) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const int64_t area = out->block_rows * out->block_cols;
+    bsri_wanted want = bsri_want(BSRI_FOR_CONV_WEIGHTS, BSRI_TIER_MMA, e->x.dtype);
+    int m_warps, n_warps, side;
+    int64_t shares, bytes;
+    bsri_choice c;
+    if (why) return bsri_no(why);
+    if (e->filters % out->block_rows) return bsri_no(BSR_WHY_TAPS);
+    bsri_conv_mma_shape(out->block_rows, 32, &m_warps, &n_warps, &side), want.block = side;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_NEIGHBOURS);
+    if (!c.kernel) return c;
+    memset(m, 0, sizeof *m);
+    if (!bsri_conv_pieces(&e->x, &m->x) || !bsri_conv_pieces(&e->y, &m->dy)) return bsri_no(BSR_WHY_DENSE);
+    m->of = *p, m->rows = m_warps * side, m->m_warps = m_warps, m->tile_cols = 64 * n_warps;
+    m->parts = (int32_t)(out->block_rows / m->rows), m->cuts = (int32_t)bsri_ceil_div(out->block_cols, m->tile_cols);
+    m->blocks = m->cuts > 1 ? 1 : (int32_t)(m->tile_cols / out->block_cols);
+    m->tiles = (out->nnz / m->blocks + bsri_block_rows(out)) * m->cuts;
+    m->b_at = m->rows * side * 2, m->stage_bytes = m->b_at + m->tile_cols * side * 2;
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 4 * (int64_t)ctx->sm_count / (m->tiles * m->parts)));
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    m->each = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), 32) * 32;
+    m->shares = (int32_t)(m->each ? bsri_ceil_div(p->pixels, m->each) : 1), m->part = bytes ? (float *)s->workspace : NULL;
+    if (m->shares == 1) m->part = NULL, bytes = 0;
+    c.tile_rows = m->rows, c.tile_cols = m->tile_cols, c.threads = 32 * m_warps * n_warps, c.split = m->shares;
+    c.shared = BSRI_CONV_STAGES * m->stage_bytes, c.grid = m->tiles * m->parts * m->shares;
+    if (bytes) bsri_conv_add_shares(&c, p, (uint64_t)bytes, 0);
+    return c.shared + 24 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* The grid and the taps as the copy engine takes them, or why it can't. */
+static int bsri_im2col_of(const bsri_conv_geometry *e, bsri_dev_im2col *c) {
+    static const int32_t corner[3] = {32768, 128, 16}; /* by rank: what corners of the grid may be away from the image's */
+    int64_t pixels = e->y.images;
+    int a;
+    memset(c, 0, sizeof *c);
+    if (!bsri_conv_pieces(&e->x, &c->x)) return BSR_WHY_DENSE;
+    c->rank = 3, c->images = (int32_t)e->x.images, c->all_channels = (int32_t)e->x.channels;
+    c->channels = (int32_t)(e->turned ? e->filters : e->channels);
+    for (a = 0; a < 3; a++) {
+        const int64_t reach = e->taps.dilation[a] * (e->taps.count[a] - 1);
+        if (e->turned && e->taps.stride[a] != 1) return BSR_WHY_STRIDE;
+        if (e->taps.stride[a] > 8) return BSR_WHY_STRIDE;
+        if (reach >= 65536 || e->taps.before[a] >= 65536 || e->y.size[a] >= INT32_MAX / 16) return BSR_WHY_REACH;
+        c->taps[a] = (int32_t)e->taps.count[a], c->apart[a] = (int32_t)e->taps.dilation[a];
+        c->count[a] = (int32_t)e->y.size[a], c->step[a] = e->turned ? 1 : (int32_t)e->taps.stride[a];
+        c->first[a] = (int32_t)(e->turned ? e->taps.before[a] - reach : -e->taps.before[a]);
+        if (c->x.size[a] != 1 || c->taps[a] != 1 || c->count[a] != 1 || c->first[a]) c->rank = 5 - a > c->rank ? 5 - a : c->rank;
+        pixels = pixels > INT32_MAX ? pixels : pixels * e->y.size[a];
+    }
+    for (a = 5 - c->rank; a < 3; a++) {
+        const int64_t most = corner[c->rank - 3], high = (int64_t)c->first[a] + (int64_t)(c->count[a] - 1) * c->step[a] + 1;
+        if (c->first[a] < -most || c->first[a] >= most || high - c->x.size[a] < -most || high - c->x.size[a] >= most ||
+            (int64_t)c->apart[a] * (c->taps[a] - 1) >= 2 * most)
+            return BSR_WHY_REACH;
+    }
+    return pixels >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* An operand by channels and pixels: as one matrix of a group's `rows` and all pixels, groups as a batch. 0: pixels of its axes
+   do not follow each other at one distance. whole: all columns are there, also of one pixel. */
+static int bsri_conv_flat(const bsri_conv_geometry *e, const bsr_dense *d, int dims, int64_t rows, int whole, bsr_dense *to) {
+    int64_t n = 1, step = 0;
+    int a;
+    memset(to, 0, sizeof *to);
+    if (!d->data) return 1;
+    for (a = 2; a >= -1; a--) {
+        const int64_t size = a < 0 ? e->y.images : e->y.size[a];
+        const int64_t stride = a >= 0 && a < 3 - dims ? 0 : bsri_conv_stride(d, dims, a);
+        if (size == 1) continue;
+        if (n == 1) step = stride;
+        else if (stride != n * step) return 0;
+        n *= size;
+    }
+    if (whole && n == 1) step = (rows + 15) / 16 * 16;
+    if (whole && !step) return 0;
+    *to = bsr_dense_strided(d->data, d->dtype, d->rows == 1 && !whole ? 1 : rows, step ? n : 1, d->row_stride, step);
+    if (e->taps.groups > 1) *to = bsr_dense_batched(*to, e->taps.groups, d->rows == 1 && !whole ? 0 : rows * d->row_stride);
+    return 1;
+}
+/* A convolution as a product with a dense operand that only the copy engine has, groups as its batch; or why not. lists: a data
+   gradient's, from bsri_conv_turn. */
+typedef struct bsri_conv_lists {
+    const char *base;
+    int64_t ptr, col, at, bytes; /* where they stand from `base` on */
+} bsri_conv_lists;
+static bsri_conv_lists bsri_conv_lists_of(const bsri_conv_geometry *e, const bsr_matrix *w) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->index_dtype), lines = e->taps.groups * (e->channels / w->block_cols);
+    bsri_conv_lists l;
+    l.base = NULL, l.ptr = 0, l.col = bsri_ceil_div((lines + 1) * size, 64) * 64;
+    l.at = l.col + bsri_ceil_div(w->nnz * size, 64) * 64, l.bytes = l.at + bsri_ceil_div(w->nnz * size, 64) * 64;
+    return l;
+}
+static int bsri_conv_product(const bsri_dev_conv *p, int dims, int user, const bsri_conv_lists *lists, bsri_dev_product *q) {
+    const bsri_conv_geometry *e = &p->geo;
+    const int turned = e->turned;
+    const int64_t rows = turned ? e->channels : e->filters, inner = e->taps.all * (turned ? e->filters : e->channels);
+    bsr_matrix *a = &q->a;
+    *q = p->of;
+    if (user) return BSR_WHY_EPILOGUE; /* it is told axes */
+    if (turned && !lists->base) return BSR_WHY_INDEX;
+    if (e->filters % a->block_rows) return BSR_WHY_TAPS;
+    if (!bsri_conv_flat(e, &p->of.out, dims, rows, 1, &q->out) || !bsri_conv_flat(e, &p->of.left, dims, rows, 0, &q->left) ||
+        !bsri_conv_flat(e, &p->of.right, dims, rows, 0, &q->right) || !bsri_conv_flat(e, &p->of.bias, dims, rows, 0, &q->bias))
+        return BSR_WHY_PIXELS;
+    if (q->left.cols > 1 || q->right.rows > 1) return BSR_WHY_EPILOGUE; /* of images or axes of their own */
+    if (bsri_has_beta(&p->of) && !bsri_conv_flat(e, &p->of.input, dims, rows, 0, &q->input)) return BSR_WHY_PIXELS;
+    a->rows = turned ? inner : rows, a->cols = turned ? rows : inner, a->batch_dims = 0;
+    q->items = e->taps.groups, q->whole = bsri_batch_none(), q->width = q->out.cols;
+    if (e->taps.groups > 1) {
+        a->flags |= BSR_MATRIX_RAGGED, a->batch_dims = 1, a->batch[0] = e->taps.groups, a->schedule = NULL;
+        a->crow_batch_stride[0] = turned ? 1 : rows / a->block_rows, a->col_batch_stride[0] = a->values_batch_stride[0] = 0;
+        q->whole = bsri_batch_of(1, &e->taps.groups);
+    }
+    q->out_batch = q->whole, q->reduce = 1, q->trans = turned, q->kind = turned ? BSRI_LIST_TRANSPOSED : BSRI_LIST_ROWS;
+    q->br = turned ? a->block_cols : a->block_rows, q->bc = turned ? a->block_rows : a->block_cols;
+    q->a_block = p->ws[0], q->a_rs = p->ws[1 + turned], q->a_cs = p->ws[2 - turned];
+    q->tiles = q->lines = rows / q->br;
+    q->b = bsr_dense_strided(e->x.data, e->x.dtype, inner, q->width, 1, (e->x.channels + 15) / 16 * 16);
+    if (e->taps.groups > 1) q->b = bsr_dense_batched(q->b, e->taps.groups, inner / e->taps.all);
+    if (!turned) return 0;
+    a->transposed_index = lists->base, a->schedule = NULL, q->lines = q->tiles - 1; /* groups' lines follow each other */
+    memset(&q->index, 0, sizeof q->index), q->index.bytes = lists->bytes;
+    q->index.at[BSRI_CCOL] = lists->ptr, q->index.at[BSRI_ROW] = lists->col, q->index.at[BSRI_POSITION] = lists->at;
+    return 0;
+}
+static bsri_choice bsri_wgmma_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, int user,
+                                          const bsri_conv_lists *lists, const bsr_plan *asked, bsri_dev_wgmma *m, double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    int why = bsri_conv_mma_refuses(ctx, e, &p->of.a, compute);
+    const bsri_dev_product *seen;
+    bsri_dev_product q, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_facts f;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why) why = bsri_conv_product(p, dims, user, lists, &q);
+    if (why) return bsri_no(why);
+    seen = bsri_tiled(&q, &tiles), f = bsri_facts_of(seen), f.stored = &q, f.conv = &c;
+    f.read = bsri_costs_memory * (double)e->x.images * (double)e->x.channels * (double)e->x.size[0] * (double)e->x.size[1] *
+             (double)e->x.size[2] * (double)bsr_dtype_size(e->x.dtype);
+    f.far = 0.0;
+    estimate = bsri_wgmma_estimate(ctx, seen, &f, compute, asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    *ns = estimate.ns;
+    return bsri_wgmma_choose(ctx, seen, &f, asked, &estimate, m);
+}
+/* A weight gradient as a sampled product whose items are shares of the pixels; sums of several go by the workspace. */
+typedef struct bsri_dev_conv_weights_wgmma {
+    bsri_dev_wgmma_sampled w;
+    bsri_dev_conv_weights_mma add;
+} bsri_dev_conv_weights_wgmma;
+static bsri_choice bsri_wgmma_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                                  const bsr_dense *dy, const bsri_chooser *s, bsri_dev_conv_weights_wgmma *m,
+                                                  double *ns) {
+    const bsri_conv_geometry *e = &p->geo;
+    const bsr_matrix *out = &p->of.out;
+    const int64_t area = out->block_rows * out->block_cols;
+    int why = bsri_conv_mma_refuses(ctx, e, out, compute);
+    const bsri_dev_sampled *seen;
+    bsri_dev_sampled q = p->of, tiles;
+    bsri_dev_im2col c;
+    bsri_estimate estimate;
+    bsri_sampled_facts f;
+    bsri_choice choice;
+    bsr_dense flat;
+    int64_t shares, bytes;
+    if (!ctx->image_map) return bsri_no(BSR_WHY_GPU);
+    if (!why) why = bsri_im2col_of(e, &c);
+    if (!why && (e->taps.groups > 1 || e->filters % out->block_rows)) why = BSR_WHY_TAPS;
+    if (!why && !p->pixels) why = BSR_WHY_PIXELS;
+    if (!why && !bsri_conv_flat(e, dy, dims, e->filters, 1, &flat)) why = BSR_WHY_PIXELS;
+    const int64_t line = BSRI_WSAMPLED_LINE / 2; /* products of a slice */
+    if (why) return bsri_no(why);
+    /* eight entries of a CTA */
+    shares = bsri_max(1, bsri_min(p->pixels / 1024, 1056 / bsri_max(1, out->nnz * bsri_ceil_div(area, 64 * 64))));
+    if (s->asked->split) shares = bsri_max(1, bsri_min(s->asked->split, p->pixels));
+    bytes = shares > 1 && p->of.alpha != 0.0 ? shares * out->nnz * area * 4 : 0;
+    if (!bytes || bytes / 4 / area / shares != out->nnz || (uint64_t)bytes > s->asked->workspace_bytes) shares = 1, bytes = 0;
+    q.mat1 = flat, q.mat1.cols = bsri_ceil_div(bsri_ceil_div(p->pixels, shares), line) * line;
+    shares = bsri_ceil_div(p->pixels, q.mat1.cols);
+    if (shares == 1) bytes = 0;
+    q.mat2 = bsr_dense_strided(e->x.data, e->x.dtype, q.mat1.cols, e->inner, (e->x.channels + 15) / 16 * 16, 1);
+    q.items = shares, q.reduce = 1, q.whole = q.out_batch = bsri_batch_of(shares > 1, &shares);
+    if (bytes) {
+        q.alpha = 1.0, q.beta = 0.0, q.has_input = 0, q.out.values = s->workspace, q.out.dtype = BSR_F32;
+        memset(q.out.value_strides, 0, sizeof q.out.value_strides), bsri_value_strides(&q.out, q.o_strides);
+        q.out.batch_dims = 1, q.out.batch[0] = shares, q.out.crow_batch_stride[0] = q.out.col_batch_stride[0] = 0;
+        q.out.values_batch_stride[0] = out->nnz * area;
+    }
+    seen = bsri_tiled_sampled(&q, &tiles), f = bsri_sampled_facts_of(seen), f.conv = &c, f.pixels = p->pixels;
+    estimate = bsri_wgmma_estimate_sampled(ctx, seen, &f, compute, s->asked);
+    if (estimate.why) return bsri_no(estimate.why);
+    choice = bsri_wgmma_choose_sampled(ctx, seen, &f, s->asked, &estimate, &m->w);
+    choice.split = (int32_t)shares, *ns = estimate.ns;
+    if (!choice.kernel || !bytes) return choice;
+    memset(&m->add, 0, sizeof m->add);
+    m->add.of = *p, m->add.part = (float *)s->workspace, m->add.shares = (int32_t)shares;
+    bsri_conv_add_shares(&choice, p, (uint64_t)bytes, offsetof(bsri_dev_conv_weights_wgmma, add));
+    return choice;
+}
+typedef union bsri_conv_params {
+    bsri_dev_conv simt;
+    bsri_dev_conv_alone alone;
+    bsri_dev_conv_mma mma;
+    bsri_dev_wgmma wgmma;
+} bsri_conv_params;
+typedef union bsri_conv_weights_params {
+    bsri_dev_conv_weights simt;
+    bsri_dev_conv_weights_mma mma;
+    bsri_dev_conv_weights_wgmma wgmma;
+} bsri_conv_weights_params;
+static void bsri_choose_conv(const bsr_context *ctx, const bsri_dev_conv *p, int compute, int dims, const bsri_conv_lists *lists,
+                             bsri_chooser *s, bsri_conv_params *m) {
+    const int user = p->of.activation >= BSR_USER_FUNCTION_BASE;
+    if (bsri_wants(s, BSRI_TIER_WGMMA) && p->any)
+        bsri_offer(s, BSRI_TIER_WGMMA,
+                   bsri_wgmma_choose_conv(ctx, p, compute, dims, user, lists, s->asked, &m->wgmma, &s->ns));
+    if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv(ctx, p, compute, dims, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_alone(ctx, p, compute, dims, &m->alone));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv(p, compute, s->asked, &m->simt));
+}
+static void bsri_choose_conv_weights(const bsr_context *ctx, const bsri_dev_conv_weights *p, int compute, int dims,
+                                     const bsr_dense *dy, bsri_chooser *s, bsri_conv_weights_params *m) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_conv_weights(ctx, p, compute, dims, dy, s, &m->wgmma, &s->ns));
+    if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_conv_weights(ctx, p, compute, s, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_conv_weights(p, compute, s->asked, &m->simt));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-grouped: blocks of few rows beside weights, gated units: choice, parameters        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What keeps the kernel from running weights w [K x columns] beside block rows of `rows`. */
+static int bsri_grouped_refuses(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int compute, int dtype,
+                                int64_t tiles, int gated) {
+    const int64_t rows = m->block_rows;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < bsri_grouped_tile_of<bsri_mma_bf16, true, true>::SHARED + 10 * 1024) return BSR_WHY_SHARED;
+    if (!bsri_is_half(dtype) || w->dtype != dtype || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (m->flags & BSR_MATRIX_RAGGED || m->batch_dims || w->batch_dims) return BSR_WHY_BATCH;
+    if ((rows != 16 && rows != 32 && rows != 64 && !(gated && rows == 128)) || m->block_cols % BSRI_GROUPED_COLS)
+        return BSR_WHY_BLOCK;
+    if (!bsri_mma_layout(w) || !w->rows) return BSR_WHY_DENSE;
+    return bsri_max(bsri_max(m->nnz, tiles), bsri_max(w->rows, bsri_max(w->cols, m->rows))) >= INT32_MAX / 4 ? BSR_WHY_SIZE : 0;
+}
+/* Weights that are read, of which `distinct` bytes are not the same, at the rate of memory; all that is loaded, at the L2's;
+   products, at that of tensor cores: the longest of them, and a launch. */
+static double bsri_grouped_ns(const bsr_context *ctx, double tiles, double steps, double rows, double distinct, int gated) {
+    const double depth = (int)BSRI_GROUPED_DEPTH, weights = 2.0 * depth * (int)BSRI_GROUPED_COLS * (gated ? 2 : 1);
+    const double loaded = tiles * steps * (weights + 2.0 * depth * rows);
+    const double busy = (double)bsri_min(ctx->sm_count, (int64_t)tiles + 1);
+    const double clocks = tiles * steps * (rows > 64 ? 512.0 : 256.0) * (gated ? 2 : 1) / busy;
+    const double memory = distinct * bsri_costs_memory / 0.85, l2 = loaded / 8000.0, products = clocks / 1.5;
+    return 3000.0 + (memory > l2 ? memory > products ? memory : products : l2 > products ? l2 : products);
+}
+static void bsri_grouped_set(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *w, int rows, int gated,
+                             bsri_choice *c, bsri_dev_grouped *g) {
+    g->crow = m->crow_indices, g->col = m->col_indices, g->dt = m->index_dtype, g->lines = (int32_t)bsri_block_rows(m);
+    g->rows = rows, g->inner = (int32_t)m->block_cols, g->across = bsri_mma_layout(w) == 1;
+    g->few_bytes = rows * BSRI_GROUPED_DEPTH * 2;
+    g->load_bytes = g->stage_bytes = g->few_bytes + (gated ? 4 : 2) * BSRI_GROUPED_BOX;
+    g->stages = (int32_t)bsri_min(BSRI_GROUPED_STAGES, c->shared / g->stage_bytes);
+    c->shared = g->stages * g->stage_bytes, c->stages = g->stages, c->tile_rows = rows, c->tile_cols = BSRI_GROUPED_COLS;
+    (void)ctx, c->pdl = 1;
+}
+BSRI_TENSOR_MAPS(bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across))
+BSRI_TENSOR_MAPS(bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows))
+
+/* mat1's rows, weights of every stored block. */
+static int bsri_grouped_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *w, int compute,
+                                        int gated) {
+    const int64_t parts = bsri_ceil_div(p->out.block_cols, BSRI_GROUPED_COLS);
+    const int why = bsri_grouped_refuses(ctx, &p->out, w, compute, p->mat1.dtype, p->out.nnz * parts, gated);
+    if (why) return why;
+    if (p->whole.count != 1 || p->items != 1 || p->reduce != 1 || p->mat1.batch_dims) return BSR_WHY_BATCH;
+    return bsri_mma_layout(&p->mat1) != 1 || p->alpha == 0.0 ? BSR_WHY_DENSE : 0;
+}
+static double bsri_grouped_sampled_ns(const bsr_context *ctx, const bsri_dev_sampled *p, int gated) {
+    const double parts = (double)(p->out.block_cols / BSRI_GROUPED_COLS);
+    const double used = 1.0 - bsri_none_of(bsri_density(&p->out), bsri_block_rows(&p->out));
+    return bsri_grouped_ns(ctx, (double)p->out.nnz * parts, (double)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH),
+                           (double)p->out.block_rows,
+                           2.0 * used * (double)p->mat1.cols * (double)p->out.cols * (gated ? 2 : 1), gated);
+}
+static bsri_estimate bsri_grouped_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                                   int compute, const bsr_plan *) {
+    const bsri_dev_sampled *const p = f->stored;
+    bsri_estimate e = bsri_estimate_none(bsri_grouped_sampled_refuses(ctx, p, &p->mat2, compute, 0));
+    if (e.why) return e;
+    e.tile_rows = (int32_t)p->out.block_rows, e.tile_cols = BSRI_GROUPED_COLS, e.split = 1, e.kind = BSRI_COSTS_NONE;
+    e.ns = bsri_grouped_sampled_ns(ctx, p, 0);
+    return e;
+}
+/* p, its weights, and with `more` the other ones. */
+static bsri_choice bsri_grouped_choose_of(const bsr_context *ctx, const bsri_dev_sampled *p, const bsr_dense *weights,
+                                          const bsr_dense *more, bsri_dev_grouped *g) {
+    const int rows = (int)p->out.block_rows;
+    bsri_wanted w = bsri_want(more ? BSRI_FOR_GATED : BSRI_FOR_GROUPED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    w.rows = rows > 64 ? 128 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(g, 0, sizeof *g);
+    bsri_grouped_set(ctx, &p->out, weights, rows, more != NULL, &c, g);
+    g->sampled = *p, g->dtype = p->out.dtype, g->parts = (int32_t)(p->out.block_cols / BSRI_GROUPED_COLS);
+    g->steps = (int32_t)bsri_ceil_div(p->mat1.cols, BSRI_GROUPED_DEPTH);
+    g->out[0].values = (char *)p->out.values, memcpy(g->out[0].strides, p->o_strides, sizeof p->o_strides);
+    if (!bsri_grouped_weights(ctx, &g->weights, weights, g->across)) return bsri_no(BSR_WHY_DENSE);
+    if (more && (bsri_mma_layout(more) != bsri_mma_layout(weights) || !bsri_grouped_weights(ctx, &g->up, more, g->across)))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_grouped_few(ctx, &g->few, &p->mat1, rows)) return bsri_no(BSR_WHY_DENSE);
+    c.grid = bsri_min(ctx->sm_count, p->out.nnz * g->parts);
+    return c;
+}
+/* What gated units store: themselves, and what may be null. */
+static void bsri_grouped_outs(bsri_dev_grouped *g, int activation, int dtype, const bsr_matrix *const all[3]) {
+    int i, k;
+    g->activation = activation, g->plain = g->dtype == dtype;
+    for (i = 0; i < 3; i++) {
+        if (!all[i]) continue;
+        g->out[i].values = (char *)all[i]->values, bsri_value_strides(all[i], g->out[i].strides);
+        g->plain &= g->out[i].strides[2] == 1 && (uintptr_t)all[i]->values % 16 == 0;
+        for (k = 0; k < 2; k++) g->plain &= g->out[i].strides[k] % 8 == 0;
+    }
+}
+static bsri_choice bsri_grouped_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
+                                               const bsr_plan *, const bsri_estimate *, bsri_dev_grouped *g) {
+    return bsri_grouped_choose_of(ctx, f->stored, &f->stored->mat2, NULL, g);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* way: BSRI_FOR_SOFTMAX, _PACKED or _PIECES. */
+/* way: BSRI_FOR_SOFTMAX, _PACKED, _BIASED or _PIECES. */
 static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way) {
     const int packed = way == BSRI_FOR_PACKED, single = way == BSRI_FOR_SOFTMAX;
     const bsri_wanted w = bsri_want(packed && p->backward ? BSRI_FOR_PACKED_BACKWARD : way, BSRI_TIER_SIMT,
@@ -18252,7 +21142,9 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (packed ? (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16 : p->slots * p->held);
+    if (p->backward) return c;
+    if (packed) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    else c.shared = c.threads * (way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED * 16 : p->slots * p->held);
     return c;
 }
 
@@ -18273,14 +21165,19 @@ static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_de
 }
 
 /* Is an operand's every row a whole number of aligned 16-byte pieces? */
-static int bsri_mma_rows_fit(const bsr_dense *d) {
+static int bsri_mma_rows_fit(const bsr_dense *d, int most) {
     if (d->rows > 1 && d->row_stride % 8) return 0;
-    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= most && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
 }
 
 /* May two neighbours of out be stored together? */
 static int bsri_attention_pairs(const bsr_dense *out) {
     return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
+}
+/* Options that tensor cores' kernels for many queries have not. */
+static int bsri_attention_newer(const bsri_dev_attention *p) {
+    return (p->flags & (BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL)) || p->kind || p->softcap > 0 || p->slopes.data ||
+           p->sinks.data || p->row_max.data || p->lengths.q_lengths || p->lengths.k_lengths || p->lengths.key_counts;
 }
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                              bsri_dev_attention *m) {
@@ -18293,9 +21190,11 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     bsri_choice c = bsri_yes(bsri_find(&w), plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (bsri_attention_newer(p)) return bsri_no(BSR_WHY_MODIFIED);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
@@ -18326,6 +21225,130 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
 BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+/* Few queries. Steps of an operand by the batch's dimensions. */
+static void bsri_decode_step(int64_t (&step)[4], int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    for (i = 0; i < 4; i++) step[3 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_decode_steps(bsri_dev_decode *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &p->row_max, &p->sinks, &p->slopes};
+    const int dims = p->batch.dims;
+    int i;
+    for (i = 0; i < (int)BSRI_COUNT(d); i++) bsri_decode_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_decode_step(m->step[BSRI_DECODE_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    m->deep = dims > 2, m->outer[0] = dims > 2 ? p->batch.size[dims - 3] : 1,
+    m->outer[1] = dims > 1 ? p->batch.size[dims - 2] : 1;
+}
+/* How many query heads share an operand of which `group` share a head. */
+static int64_t bsri_decode_shared(int dims, const int64_t *size, const int64_t *stride, int64_t group, int64_t heads) {
+    return dims && size[dims - 1] > 1 && stride[dims - 1] ? group : heads;
+}
+/* The call as this kernel sees it; 0: too large. */
+static int bsri_decode_describe(const bsri_dev_attention *p, bsri_dev_decode *m) {
+    const bsr_matrix *mask = &p->mask;
+    const int own = mask->batch_dims && bsri_own_pattern(mask, mask->batch_dims - 1); /* heads have patterns */
+    const int64_t k = bsri_decode_shared(p->k.batch_dims, p->k.batch, p->k.batch_stride, p->k_group, p->heads);
+    const int64_t v = bsri_decode_shared(p->v.batch_dims, p->v.batch, p->v.batch_stride, p->v_group, p->heads);
+    memset(m, 0, sizeof *m);
+    if (p->keys > BSRI_DECODE_NO_KEY - 64 || p->heads > INT32_MAX || p->q.rows > INT32_MAX / 2) return 0;
+    if ((double)mask->nnz * (double)mask->block_cols > (double)INT32_MAX - 128) return 0;
+    m->p = *p, m->p.vec2 = bsri_attention_pairs(&p->out), m->keys = (int32_t)p->keys;
+    m->page = p->pages.table ? (int32_t)p->k.rows : 0;
+    m->pack = (int32_t)bsri_common_divisor(bsri_common_divisor(k, v), own ? p->m_group : p->heads);
+    m->packs = (int32_t)(p->heads / m->pack);
+    m->rows = p->items * p->q.rows, m->softcap = (float)p->softcap;
+    m->modified = p->softcap > 0 || p->slopes.data || !(p->scale > 1e-30 && p->scale < 1e30);
+    m->natural = m->modified ? 1.0f : (float)p->scale, m->p.unit = m->natural * BSRI_DEV_LOG2E;
+    bsri_decode_steps(m);
+    return 1;
+}
+/* Keys of a block row: of a mean one, and of the longest that there should be. */
+static double bsri_decode_keys(const bsr_matrix *m, double *most) {
+    const double rows = (double)bsri_block_rows(m), cols = (double)bsri_block_cols(m), blocks = bsri_mean_blocks(m);
+    const double mean = blocks / rows, longest = rows > 1 || (m->flags & BSR_MATRIX_RAGGED) ? 2 * mean : mean;
+    *most = (double)m->block_cols * (longest < cols || rows * cols < blocks ? longest : cols);
+    return (double)m->block_cols * mean;
+}
+/* Into how many parts keys are cut, and how many have one: enough for two CTAs on each multiprocessor, none of less than 64. */
+static void bsri_decode_cut(const bsr_context *ctx, const bsr_plan *asked, double most, int64_t tiles, int ctas, int64_t room,
+                            bsri_dev_decode *m) {
+    const int64_t keys = bsri_max(1, (int64_t)most), slots = (int64_t)ctas * ctx->sm_count;
+    int64_t parts = bsri_max(1, bsri_min(slots / tiles, keys / 64)), each;
+    if (asked->split > 0) parts = asked->split;
+    each = asked->order > 0 ? asked->order : bsri_ceil_div(bsri_ceil_div(keys, parts), 64) * 64;
+    parts = asked->split > 0 ? asked->split : bsri_ceil_div(keys, each);
+    if (parts > room) { /* what a plan asks for is refused then */
+        each = bsri_ceil_div(bsri_ceil_div(keys, room), 64) * 64;
+        parts = bsri_ceil_div(keys, each);
+    }
+    m->parts = (int32_t)bsri_min(parts, INT32_MAX), m->part_keys = (int32_t)bsri_min(each, INT32_MAX / 2);
+}
+/* Nanoseconds: as a stream of keys, or of products; and those of the kernels for many queries. */
+static double bsri_decode_ns(const bsr_context *ctx, const bsri_dev_decode *m, double keys, double rows, int64_t tiles,
+                             int ctas) {
+    const double width = (double)(m->p.q.cols + m->p.v.cols), parts = (double)m->parts, slots = (double)ctas * ctx->sm_count;
+    const double bytes = keys * width * 2 * (double)(m->p.items / m->pack), flops = keys * width * 2 * rows * (double)tiles;
+    const double running = (double)tiles * parts < slots ? (double)tiles * parts : slots, each = 35.0; /* bytes, by one CTA */
+    const double memory = bytes / (running * each < 3900.0 ? running * each : 3900.0);
+    const double products = flops / (running / slots * 2.5e5);
+    return 5000.0 + (m->parts > 1 ? 2500.0 : 0.0) + (memory > products ? memory : products);
+}
+static double bsri_decode_other_ns(const bsr_context *ctx, const bsri_dev_attention *p, double keys) {
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->q.rows, 64), turns = ceil(tiles / (2.0 * ctx->sm_count));
+    return 6000.0 + turns * 64 * (keys + 128) * 2 * (double)(p->q.cols + p->v.cols) / 1700.0;
+}
+/* Where others run as well (others), it must be expected to be faster, unless its plan is asked for. */
+static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_attention *p, int compute, int others,
+                                      const bsri_chooser *s, bsri_dev_decode *m) {
+    const bsr_plan *asked = s->asked;
+    const int64_t wide = bsri_max(p->q.cols, p->v.cols), row_bytes = (p->v.cols + 2) * 4;
+    const int dt = p->q.dtype, hd = wide <= 64 ? 64 : wide <= 128 ? 128 : 256;
+    const int open = !asked->split && !asked->order; /* else this kernel's plan, or one that is refused */
+    double most, mean, ns;
+    int64_t packed, tiles, room;
+    bsri_wanted w = bsri_want(BSRI_FOR_DECODE, BSRI_TIER_MMA, dt);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if ((p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || p->relative.data || p->padding.data ||
+        p->score_function || p->mask_function || p->drops)
+        return bsri_no(BSR_WHY_MODIFIED);
+    if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
+        return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
+    packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
+    w.rows = packed <= 16 ? 16 : packed <= 32 && hd < 256 ? 32 : 64, w.head = hd;
+    if (asked->tile_rows == 16 || asked->tile_rows == 32 || asked->tile_rows == 64) w.rows = asked->tile_rows;
+    const bsri_instance *const x = bsri_find(&w);
+    bsri_choice c = bsri_yes(x, BSR_WHY_FEW_QUERIES);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    m->tiles = (int32_t)bsri_ceil_div(packed, c.tile_rows);
+    tiles = (p->items / m->pack) * p->block_rows * m->tiles;
+    if (bsri_ceil_div(packed, c.tile_rows) > INT32_MAX || (double)p->items * (double)p->block_rows * (double)m->tiles > 1e9)
+        return bsri_no(BSR_WHY_SIZE);
+    mean = bsri_decode_keys(&p->mask, &most);
+    room = bsri_min(BSRI_DECODE_PARTS, (int64_t)(asked->workspace_bytes / (uint64_t)(m->rows * row_bytes)));
+    bsri_decode_cut(ctx, asked, most, tiles, x->ctas, bsri_max(1, room), m);
+    if (m->part_keys % 64) return bsri_no(BSR_WHY_PLAN);
+    if (open) {
+        const int parts = m->parts;
+        const double split = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        m->parts = 1, ns = bsri_decode_ns(ctx, m, mean, (double)c.tile_rows, tiles, x->ctas);
+        if (split < ns) m->parts = parts, ns = split;
+        if (others && ns > bsri_decode_other_ns(ctx, p, mean)) return bsri_no(BSR_WHY_SLOWER);
+    }
+    c.grid = bsri_min(tiles * m->parts, (int64_t)x->ctas * ctx->sm_count), c.pdl = ctx->tier >= BSRI_TIER_WGMMA,
+    c.split = m->parts;
+    c.order = m->parts > 1 || asked->order ? m->part_keys : 0;
+    if (m->parts == 1) return c;
+    m->sums = (float *)s->workspace, c.workspace = (uint64_t)(m->parts * m->rows * row_bytes);
+    w = bsri_want(BSRI_FOR_DECODE_MERGE, BSRI_TIER_MMA, BSR_F32);
+    c.then[0] = bsri_find(&w)->number, c.then_threads = bsri_decode_merge_tile::THREADS, c.then_grid = m->rows,
+    c.then_pdl = c.pdl;
+    return c;
+}
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -18335,13 +21358,15 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     const int keys = c.tile_cols, rows = c.tile_rows, streams = shared ? 1 : 2;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (p->modifies || p->drops || bsri_attention_newer(p) || !(p->scale > 1e-30 && p->scale < 1e30))
+        return bsri_no(BSR_WHY_MODIFIED);
     if (!c.kernel) return c;
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_mma_rows_fit(&p->q, 128) || !bsri_mma_rows_fit(&p->k, 128) || !bsri_mma_rows_fit(&p->v, 128))
+        return bsri_no(BSR_WHY_DENSE);
     m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
@@ -18361,12 +21386,177 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
+/* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
 /* ---------------------------------------------------------------------------------------------- */
 
-static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
-    if (d) *to = *d;
+/* A call is a few walks: outputs by queries and by keys, and what differs in items that are summed. A walk is a launch; on tensor
+   cores what it makes beside dq, dk, dv is another. */
+typedef union bsri_gradient_params {
+    bsri_dev_gradient simt;
+    bsri_dev_gradient_flash wgmma;
+} bsri_gradient_params;
+typedef struct bsri_gradient_launch {
+    bsri_choice choice;
+    bsri_gradient_params m;
+} bsri_gradient_launch;
+enum { BSRI_GRADIENT_MAIN = BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V) };
+typedef struct bsri_walks {
+    bsri_dev_gradient walk[BSRI_GRADIENTS]; /* as described; the last one is the sinks', which have a kernel of their own */
+    bsri_gradient_launch launch[BSRI_GRADIENTS + 1];
+    bsri_dev_gradient_rows rows; /* statistics null: there is no room for them */
+    char *spilt;                 /* null: ds is not kept */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
+    int32_t count, launches;     /* walks without the sinks' */
+    int32_t uses_rows, compute;
+    bsri_gradient_order *orders[BSRI_GRADIENTS]; /* of each walk, on Hopper; null: there is no room */
+} bsri_walks;
+
+/* Does a walk sum something up over all lines? */
+static int bsri_makes_numbers(const bsri_dev_gradient *p) {
+    return (p->makes & BSRI_BIT(BSRI_GRAD_SLOPES)) ||
+           ((p->makes & BSRI_BIT(BSRI_GRAD_BIAS)) && p->bias_form == BSRI_BIAS_NUMBER);
 }
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_walk(const bsri_dev_gradient *p, int compute, const bsr_plan *asked, bsri_dev_gradient *m) {
+    const int64_t block = p->keys ? p->f.mask.block_cols : p->f.mask.block_rows;
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->f.mask.block_rows <= 16 || p->f.mask.block_cols <= 16;
+    bsri_wanted w = bsri_want(BSRI_FOR_GRADIENT, BSRI_TIER_SIMT, compute);
+    int64_t width = 1;
+    if (compute != BSR_F64) w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->f.tile_rows = bsri_min(block, c.tile_rows), m->f.tiles = bsri_ceil_div(block, m->f.tile_rows);
+    m->all_tiles = (p->keys ? bsri_block_cols(&p->f.mask) : p->f.block_rows) * m->f.tiles;
+    if (p->makes & (BSRI_BIT(BSRI_GRAD_Q) | BSRI_BIT(BSRI_GRAD_K))) width = bsri_max(width, p->f.q.cols);
+    if (p->makes & BSRI_BIT(BSRI_GRAD_V)) width = bsri_max(width, p->f.v.cols);
+    m->f.panels = bsri_ceil_div(width, BSRI_GRADIENT_PANELS * (int64_t)c.tile_cols);
+    m->each = bsri_makes_numbers(p) && !p->sums ? bsri_max(1, m->all_tiles) : 1;
+    m->groups = bsri_max(1, bsri_ceil_div(m->all_tiles, m->each));
+    c.tile_rows = (int32_t)m->f.tile_rows;
+    c.grid = p->outer.count * m->groups * m->f.panels;
+    return c;
+}
+/* Every walk by this tier: the first one's choice, or why not. */
+static bsri_choice bsri_simt_choose_gradient(const bsr_plan *asked, bsri_walks *w) {
+    for (w->launches = 0; w->launches < w->count; w->launches++) {
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        l->choice = bsri_simt_choose_walk(&w->walk[w->launches], w->compute, asked, &l->m.simt);
+        if (!l->choice.kernel) return l->choice;
+    }
+    w->uses_rows = 0;
+    return w->launch[0].choice;
+}
+
+/* Has one of them other items than the other? */
+static int bsri_batch_differs(const bsr_dense *x, const bsr_dense *y) {
+    int i;
+    for (i = 1; i <= x->batch_dims || i <= y->batch_dims; i++)
+        if ((i <= x->batch_dims ? x->batch[x->batch_dims - i] : 1) != (i <= y->batch_dims ? y->batch[y->batch_dims - i] : 1))
+            return 1;
+    return 0;
+}
+/* What keeps a walk's dq, dk, dv from the kernels for Hopper; 0: nothing. */
+static int bsri_wgmma_refuses_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p) {
+    const bsri_dev_attention *f = &p->f;
+    const int64_t most = 1 << 29;
+    const uint32_t plain = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_WINDOW | BSR_ATTENTION_FULL;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_WHY_DTYPE;
+    if ((f->flags & ~plain) || f->drops || f->relative.data || f->padding.data || f->slopes.data || f->score_function ||
+        f->mask_function || f->softcap > 0 || !(f->scale > 1e-30 && f->scale < 1e30))
+        return BSR_WHY_MODIFIED;
+    if (f->mask.block_rows % 64 || f->mask.block_cols % 64) return BSR_WHY_BLOCK;
+    if (!bsri_mma_rows_fit(&f->q, 128) || !bsri_mma_rows_fit(&f->k, 128) || !bsri_mma_rows_fit(&f->v, 128)) return BSR_WHY_DENSE;
+    if (p->d_out.dtype != f->q.dtype || !bsri_mma_rows_fit(&p->d_out, 128)) return BSR_WHY_DENSE;
+    if (p->reduce < 1) return BSR_WHY_LIST_KIND;
+    if (f->q.rows > most || f->mask.cols > most || p->reduce > most || p->outer.count > most) return BSR_WHY_SIZE;
+    if ((double)f->mask.nnz * (double)f->mask.block_rows * (double)f->mask.block_cols / 4096.0 > (double)most)
+        return BSR_WHY_SIZE;
+    if (p->keys && !f->mask.transposed_index) return BSR_WHY_INDEX;
+    return w->rows.statistics && w->orders[p - w->walk] ? 0 : BSR_WHY_ROOM;
+}
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
+static bsri_choice bsri_wgmma_choose_walk(const bsr_context *ctx, const bsri_walks *w, const bsri_dev_gradient *p, int way,
+                                          bsri_dev_gradient_flash *m) {
+    const bsri_dev_attention *f = &p->f;
+    const int keys = way == BSRI_FOR_GRADIENT_KEYS, spilt = way == BSRI_FOR_GRADIENT_SPILT;
+    const int64_t block = keys ? f->mask.block_cols : f->mask.block_rows, far = 1 << 30;
+    const int64_t low = f->causal_offset - f->before, high = f->causal_offset + f->after;
+    const bsr_dense *operand[4] = {keys ? &f->k : &f->q, keys ? &f->v : &p->d_out, keys ? &f->q : &f->k,
+                                   keys ? &p->d_out : &f->v};
+    bsri_wanted x = bsri_want(way, BSRI_TIER_WGMMA, f->q.dtype);
+    int64_t total;
+    int i, hd;
+    x.head = f->q.cols <= 64 && f->v.cols <= 64 ? 64 : 128;
+    bsri_choice c = bsri_yes(bsri_find(&x), block % 128 ? BSR_WHY_GROUP : BSR_WHY_ONE_ROW);
+    if (!c.kernel) return c;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, sizeof *m), m->g = *p, hd = x.head;
+    m->statistics = w->rows.statistics, m->orders = w->orders[p - w->walk], m->rows = w->rows.rows,
+    m->unit = (float)f->scale * BSRI_DEV_LOG2E;
+    m->lines = block % 128 ? 64 : 128, m->streams = 128 / m->lines;
+    m->stream = BSRI_GRADIENT_DATA / m->streams, m->ring = spilt ? 0 : 4 * m->lines * hd;
+    m->stage = spilt ? 128 * (m->lines + hd) : 256 * hd;
+    m->stages = (int32_t)bsri_min(BSRI_GRADIENT_STAGES, (m->stream - m->ring - BSRI_GRADIENT_SPARE / m->streams) / m->stage);
+    m->spare = m->ring + m->stages * m->stage;
+    m->columns = (int32_t)(keys ? f->mask.block_rows : f->mask.block_cols), m->column_subs = m->columns / 64;
+    m->line_subs = (int32_t)(block / 64), m->subs = m->column_subs * m->line_subs;
+    m->low = (int32_t)bsri_max(-far, bsri_min(far, low)), m->high = (int32_t)bsri_max(-far, bsri_min(far, high));
+    if (high < low) m->low = m->high = (int32_t)far; /* nothing is allowed */
+    m->per_block = (uint32_t)bsri_ceil_div(block, m->lines);
+    m->tiles = (uint32_t)(keys ? bsri_block_cols(&f->mask) : f->block_rows) * m->per_block;
+    m->backwards = !keys && (f->flags & BSR_ATTENTION_CAUSAL);
+    m->per_turn = !keys || hd == 64 || f->k_group != f->v_group || bsri_batch_differs(&f->k, &f->v);
+    if (keys) m->pieces = (p->dk.data && p->dk.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dk, 128)) |
+                          (p->dv.data && p->dv.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dv, 128)) << 1;
+    else m->pieces = p->dq.dtype == f->q.dtype && bsri_mma_rows_fit(&p->dq, 128);
+    if (!bsri_mul(p->outer.count, m->tiles, &total) || total > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    m->total = (uint32_t)total, m->spilt = keys || spilt ? w->spilt : NULL;
+    memcpy(m->spilt_step, w->spilt_step, sizeof m->spilt_step);
+    for (i = spilt ? 2 : 0; i < (spilt ? 3 : 4); i++)
+        if (!bsri_flash_map(ctx, operand[i], i < 2 ? m->lines : 64, &m->batch[i], &m->map[i])) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->lines, c.stages = m->stages;
+    c.grid = bsri_min(ctx->sm_count, bsri_ceil_div(total, m->streams)), c.pdl = 1;
+    return c;
+}
+/* dq, dk and dv by this tier, what else there is by simt. By keys first: what is kept of ds is used by queries. */
+static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks *w) {
+    bsri_choice none = bsri_no(BSR_WHY_LIST_KIND);
+    const bsr_plan any = BSR_ZERO;
+    int i, keys, why;
+    for (i = 0, w->launches = 0; i < w->count; i++) {
+        if (!(w->walk[i].makes & BSRI_GRADIENT_MAIN)) continue;
+        why = bsri_wgmma_refuses_walk(ctx, w, &w->walk[i]);
+        if (why) return bsri_no(why);
+    }
+    for (keys = 1; keys >= 0; keys--)
+        for (i = 0; i < w->count; i++) {
+            const bsri_dev_gradient *p = &w->walk[i];
+            bsri_gradient_launch *l = &w->launch[w->launches];
+            if (!(p->makes & BSRI_GRADIENT_MAIN) || p->keys != keys) continue;
+            l->choice = bsri_wgmma_choose_walk(ctx, w, p,
+                                               keys          ? BSRI_FOR_GRADIENT_KEYS
+                                               : w->spilt ? BSRI_FOR_GRADIENT_SPILT
+                                                             : BSRI_FOR_GRADIENT_QUERIES, &l->m.wgmma);
+            if (!l->choice.kernel) return l->choice;
+            w->launches++;
+        }
+    w->uses_rows = w->launches > 0;
+    if (!w->launches) return none;
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient rest = w->walk[i];
+        bsri_gradient_launch *l = &w->launch[w->launches];
+        rest.makes &= ~(uint32_t)BSRI_GRADIENT_MAIN;
+        if (!rest.makes) continue;
+        l->choice = bsri_simt_choose_walk(&rest, w->compute, &any, &l->m.simt), w->launches++;
+        if (!l->choice.kernel) return l->choice;
+    }
+    return w->launch[0].choice;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
@@ -18395,6 +21585,32 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->view = bsri_view_of(1, 1);
     if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
+    p->a_scales = job->a_scales, p->b_scales = job->b_scales;
+}
+
+/* The same of attention. */
+static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p) {
+    const bsr_attention_options *o = job->options;
+    memset(p, 0, sizeof *p);
+    p->mask = *job->mask, p->q = *job->q, p->k = *job->k, p->v = *job->v, p->out = *job->out, bsri_dense_set(&p->lse, job->lse);
+    bsri_dense_set(&p->relative, o->relative_bias), bsri_dense_set(&p->padding, o->key_padding_mask);
+    bsri_dense_set(&p->slopes, o->slopes), bsri_dense_set(&p->sinks, o->sinks), bsri_dense_set(&p->row_max, job->row_max);
+    p->kind = o->block_kind, p->softcap = job->softcap, p->before = job->before, p->after = job->after;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->batch = job->batch, p->heads = job->heads, p->k_group = job->k_group, p->v_group = job->v_group, p->m_group = job->m_group;
+    if (o->pages) p->pages = *o->pages;
+    p->keys = job->keys, p->k_page = job->page_step[0], p->v_page = job->page_step[1];
+    p->causal_offset = job->causal_offset, p->items = job->batch.count, p->block_rows = bsri_block_rows(job->mask),
+    p->scale = job->scale, p->keep_scale = job->keep_scale;
+    memcpy(p->ms, job->mask_strides, sizeof p->ms);
+    p->seed = o->dropout_seed, p->user_data = o->user_data, p->flags = o->flags, p->padding_mode = o->key_padding_mode;
+    p->score_function = o->score_function, p->mask_function = o->mask_function;
+    p->drops = job->drop_below > 0, p->drop_last = p->drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    if (p->flags & BSR_ATTENTION_FULL) { /* no condition is left: kernels need not know of the flag */
+        p->flags &= BSR_ATTENTION_MASK_ADDITIVE, p->before = p->after = INT64_MAX / 2, p->mask_function = 0, p->kind = NULL;
+        if (p->padding_mode == BSR_MASK_MUL) memset(&p->padding, 0, sizeof p->padding);
+    }
+    p->modifies = bsri_attention_modifies(job);
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
@@ -18406,6 +21622,7 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
     bsri_dev_narrow_tma few;
+    bsri_dev_gather gather;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -18454,7 +21671,10 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
+static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_gathered_products[] = {
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
@@ -18467,8 +21687,12 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         bsri_facts f = bsri_facts_of(seen);
         f.stored = p;
         bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
-    } else /* the caller's: there need not be a matrix; or of no item: zeros */
+    } else { /* the caller's: there need not be a matrix; or of no item: zeros */
+        bsri_facts f;
+        memset(&f, 0, sizeof f), f.stored = p, f.limit = INFINITY;
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+        if (p->reduce) bsri_choose_estimated(bsri_gathered_products, ctx, p, &f, compute, s, m, &f.limit);
+    }
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
@@ -18478,16 +21702,22 @@ typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
+    bsri_dev_sampled_gather gather;
+    bsri_dev_grouped grouped;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled,
+                   grouped),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     bsri_dev_sampled tiles;
     const bsri_dev_sampled *const seen = bsri_tiled_sampled(p, &tiles);
-    const bsri_sampled_facts f = bsri_sampled_facts_of(seen);
-    double least = INFINITY; /* two that are simple */
+    bsri_sampled_facts f = bsri_sampled_facts_of(seen);
+    double least = INFINITY; /* they are simple */
+    f.stored = p;
     if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, seen, &f, compute, s, m, &least);
     else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, BSRI_TIER_SIMT))
@@ -18496,15 +21726,25 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
     bsri_dev_flash wgmma;
+    bsri_dev_decode decode;
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
                                   bsri_attention_params *m) {
-    if (bsri_wants(s, BSRI_TIER_WGMMA))
-        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    const int others = !p->pages.table && p->m_group == 1; /* kernels for many queries on tensor cores */
     if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, p, compute, others, s, &m->decode));
+    if (!others) s->refused[BSRI_TIER_WGMMA] = BSR_WHY_MODIFIED;
+    if (others && bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (others && bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_gradient(const bsr_context *ctx, bsri_chooser *s, bsri_walks *w) {
+    if (bsri_wants(s, BSRI_TIER_WGMMA)) bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_gradient(ctx, w));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_gradient(s->asked, w));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
@@ -18532,6 +21772,7 @@ typedef struct bsri_dev_copy {
     int64_t work; /* CTAs */
     int32_t shift, lanes; /* log2 of an element's bytes; of the lanes that share a line, -1: tiles, where lines differ */
     int32_t packed, reserved; /* no gaps between from's lines */
+    int64_t chunks;           /* of a line's pieces, by lanes */
 } bsri_dev_copy;
 enum { BSRI_COPIES = 4, BSRI_COPY_EACH = 4, BSRI_COPY_TILE = 64 }; /* copies of a launch; pieces of a lane; lines of a tile */
 typedef struct bsri_dev_copies {
@@ -18539,7 +21780,7 @@ typedef struct bsri_dev_copies {
     int32_t count, reserved;
 } bsri_dev_copies;
 
-static constexpr double bsri_copy_lines_ns = 0.00075, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
+static constexpr double bsri_copy_lines_ns = 0.00045, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
 /* What a stage lays where. */
 typedef struct bsri_stage {
     char *base; /* the workspace */
@@ -18604,14 +21845,17 @@ static void bsri_copy_order(bsri_dev_copy *c) {
 }
 /* How a copy is shared out: by lines where they lie alike in both views, else by tiles. */
 static void bsri_copy_share(bsri_dev_copy *c, int64_t size) {
-    const int64_t pieces = c->all * size / 16 + 2;
+    int64_t lines = (int64_t)(uintptr_t)c->to | c->to_line * size, pieces;
+    for (int i = 0; i < c->items.dims; i++) lines |= c->to_item[i] * size;
+    /* a line of aligned ones has no piece more than it is long */
+    pieces = lines % 16 ? c->all * size / 16 + 2 : bsri_ceil_div(c->all * size, 16);
     const int alike = (c->from_step == 1 || c->length <= 1) && (c->to_step == 1 || c->all <= 1);
     c->shift = bsri_mma_log2(size), c->lanes = -1;
     c->packed = c->from_line == c->length || c->lines == 1;
     if (alike) {
         for (c->lanes = 0; c->lanes < 5 && pieces > (int64_t)BSRI_COPY_EACH << c->lanes;) c->lanes++;
-        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) *
-                                bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes), 8);
+        c->chunks = bsri_max(1, bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes));
+        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) * c->chunks, 8);
     } else {
         c->work = c->items.count * bsri_ceil_div(c->all_lines, (int)BSRI_COPY_TILE) * bsri_ceil_div(c->all, size == 8 ? 32 : 64);
     }
@@ -18832,7 +22076,7 @@ static uint32_t bsri_stage_ways(const bsri_product *job) {
     const bsr_dense *b = job->b, *out = job->out;
     const int64_t n = out->cols, size = (int64_t)bsr_dtype_size(out->dtype);
     const int dense = bsri_mma_layout(b), stored = bsri_mma_layout(out), ragged = stored != 2 && n * size % 16 != 0;
-    const int odd_out = n > 1 && (!stored || ragged), turn = b->dtype == BSR_I8 && bsri_stage_columns(b) == 0;
+    const int odd_out = n > 1 && (!stored || ragged), turn = bsr_dtype_size(b->dtype) == 1 && bsri_stage_columns(b) == 0;
     const int items = job->batch.count > 1;
     uint32_t ways = 0;
     int w;
@@ -19004,6 +22248,21 @@ typedef struct bsri_dev_entries {
     int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
+/* One result of attention from partial ones: out's batch, in whose dimensions steps are. A launch has room for so many. */
+typedef struct bsri_dev_partial {
+    const void *x, *y;
+    int64_t x_row, x_col, y_row, x_step[4], y_step[4];
+    int32_t y_dtype, reserved;
+} bsri_dev_partial;
+typedef struct bsri_dev_parts {
+    bsr_dense out, lse; /* data null: absent */
+    bsri_batch batch;
+    int64_t rows;       /* of all items */
+    int32_t count, x_dtype;
+    bsri_dev_partial part[BSRI_PARTIAL_MOST];
+} bsri_dev_parts;
+static_assert(sizeof(bsri_dev_parts) <= 4096 - 8, "parameters of a kernel");
+
 enum {
     BSRI_STAGE_STRUCTURE,
     BSRI_STAGE_CCOL,
@@ -19101,6 +22360,34 @@ typedef struct bsri_dev_reduce {
 } bsri_dev_reduce;
 #endif
 
+#if BSRI_HAS_MOE
+/* bsr_moe_route: experts of n slots in chunks; hist [experts][chunks], totals and starts (rows, were there room) of experts. */
+#define BSRI_MOE_WINDOW 1024 /* experts that a CTA counts at a time */
+#define BSRI_MOE_FEW 4096    /* slots that one CTA sorts alone */
+#define BSRI_MOE_CLEARED 32  /* rows that a CTA looks at */
+typedef struct bsri_dev_moe_route {
+    bsr_dense experts;
+    int32_t *counts, *offsets, *row_of, *slot_of, *hist, *totals;
+    int64_t *starts;
+    uint64_t *status;
+    int64_t n, slots, count, rows, block_rows, chunk, chunks; /* count: experts */
+    int32_t packed, operand, operand_experts, item_full, item_expert, reserved; /* packed: slot i stands at i */
+} bsri_dev_moe_route;
+typedef struct bsri_dev_moe_pattern {
+    bsri_moe_pattern p;
+    int64_t *header, head[BSRI_VIEW_HEADER / 8];
+    int64_t nnz, columns;
+} bsri_dev_moe_pattern;
+/* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
+typedef struct bsri_dev_moe_rows {
+    const int32_t *row_of, *slot_of;
+    bsr_dense x, dy, weights, input, out; /* data null: absent */
+    int64_t tokens, slots, rows, pieces, work, token_work;
+    double beta;
+    int32_t lane_bits, reserved;
+} bsri_dev_moe_rows;
+#endif
+
 #include "bsrsparse_kernels.cuh"
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -19153,7 +22440,8 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
     cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
                                          c->pdl, c->cluster);
     for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
-        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, c->then_pdl,
+                                 0);
     return e;
 }
 
@@ -19188,6 +22476,13 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
     if (device != c->ctx->device) return bsri_fail_wanted(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device, c->ctx->device);
     return bsri_checking(c) ? bsri_cuda_stream(c) : BSR_OK;
+}
+/* Records an event of a timed call: `begin`, before anything is launched, or `end`. */
+static bsr_status bsri_cuda_time(const bsri_call *c, void *event) {
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (event == c->exec->timing->begin) BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(c->exec->stream, &capture)));
+    if (capture != cudaStreamCaptureStatusNone) return bsri_fail(c, BSR_ITEM_CUDA_CAPTURING, BSR_ARG_EXEC, -1, 0);
+    return bsri_cuda_status(c, cudaEventRecord((cudaEvent_t)event, c->exec->stream));
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
@@ -19242,11 +22537,12 @@ static int bsri_tune_knows(const bsri_call *c) {
     return !rows;
 }
 /* 0, or what a logger hears of a plan that is some ten times slower than its neighbour: tensor cores of an aligned operand, of a
-   block size next to it, of A instead of A^T. */
+   block size next to it, of A instead of A^T. In f64 all of that is near. */
 static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
     const int tensor = bsr_dtype_size(key->dtype) < 4 || key->dtype == BSR_F64 || /* TF32 is leave to use them in f32 */
                        (c->flags & (BSR_EXEC_TF32 | BSR_EXEC_TF32X3));
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
+    if (plan->reason == BSR_WHY_GATHERED) return tensor && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;
     if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
     if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
     return plan->reason == BSR_WHY_TINY && key->n >= 64 && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;
@@ -19309,17 +22605,17 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     return bsri_settle(c, plan, step, &stop);
 }
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
-static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
+static cudaError_t bsri_cuda_encoder(const bsr_context *ctx, const char *name, void **encoder) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     cudaError_t e;
-    ctx->tensor_map = NULL;
+    *encoder = NULL;
     if (ctx->cc_major < 9) return cudaSuccess;
 #if CUDART_VERSION >= 12050
-    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPointByVersion(name, encoder, 12000, cudaEnableDefault, &found);
 #else
-    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
+    e = cudaGetDriverEntryPoint(name, encoder, cudaEnableDefault, &found);
 #endif
-    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
+    if (found != cudaDriverEntryPointSuccess) *encoder = NULL;
     return e;
 }
 
@@ -19356,7 +22652,8 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *ab
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
-    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeTiled", &made.tensor_map);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made, "cuTensorMapEncodeIm2col", &made.image_map);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
     if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
     if (e == cudaSuccess) e = bsri_load_kernels(&made);
@@ -19447,7 +22744,8 @@ static char *bsri_stage_base(const bsri_call *c) {
 /* Is a stage within what is offered, and of the kinds that a plan asks for? */
 static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t offered) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags & BSRI_STAGED : 0u;
-    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM; /* products, each with its own */
+    const int several = c->op == BSR_OP_MATMUL_BACKWARD || c->op == BSR_OP_SUM_MM || c->op == BSR_OP_CHAIN_MM ||
+                        c->op == BSR_OP_SAMPLED_CHAIN_MM; /* products, each with its own */
     return (uint64_t)s->bytes <= offered && (!asked || several || asked == s->flags);
 }
 
@@ -19460,7 +22758,7 @@ static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, i
                                   bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
     bsri_cuda_describe(job, p);
     p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    p->precision = bsri_cuda_precision(c, p->b.dtype);
+    p->precision = bsri_cuda_precision(c, p->b.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (!p->tiles || !p->width || !p->items || !p->br) return;
     bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
 }
@@ -19519,7 +22817,7 @@ static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, co
                                  bsri_sampled_params *m, bsri_asking *a) {
     memset(p, 0, sizeof *p);
     p->out = *job->out, p->mat1 = *job->mat1, p->mat2 = *job->mat2, p->alpha = job->alpha, p->beta = job->beta;
-    p->precision = bsri_cuda_precision(c, p->mat1.dtype);
+    p->precision = bsri_cuda_precision(c, p->mat1.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (job->input && job->beta != 0) p->input = *job->input, p->has_input = 1, bsri_value_strides(job->input, p->i_strides);
     bsri_value_strides(job->out, p->o_strides), p->view = bsri_view_of(1, 1);
     p->whole = job->batch, p->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
@@ -19549,6 +22847,251 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
             return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-conv: convolutions on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The part that is the same for all kernels. 0: there is nothing to do. */
+static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
+    const bsr_epilogue *ep = e->epilogue;
+    int64_t pixels;
+    memset(p, 0, sizeof *p);
+    p->of.a = *e->w, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
+    p->of.br = e->w->block_rows, p->of.bc = e->w->block_cols, p->of.view = bsri_view_of(1, 1);
+    if (ep) {
+        bsri_dense_set(&p->of.left, ep->left_alpha), bsri_dense_set(&p->of.right, ep->right_alpha);
+        bsri_dense_set(&p->of.bias, ep->bias);
+        p->of.alpha_ptr = ep->alpha_ptr, p->of.beta_ptr = ep->beta_ptr, p->of.user_data = ep->user_data;
+        p->of.activation = ep->activation;
+    }
+    p->of.alpha = e->alpha, p->of.beta = e->beta, p->of.has_input = e->input != NULL, p->of.out_batch = p->of.whole = e->batch;
+    p->geo = e->geo, p->any = (e->alpha != 0.0 || p->of.alpha_ptr) && e->w->nnz > 0 && e->geo.x.channels > 0;
+    bsri_value_strides(e->w, p->ws);
+    bsri_conv_phases(&p->geo, &pixels);
+    return pixels > 0 && e->geo.y.channels > 0;
+}
+/* What a data gradient on tensor cores goes by, in the workspace: the transposed index, where none is attached, and lists made
+   from it, where it has no strides. */
+typedef struct bsri_cuda_conv_index {
+    bsri_stage stage;
+    bsri_cuda_index index; /* buffer null: attached */
+    bsri_conv_lists lists; /* base null: none are made */
+    bsri_dev_conv_turn turn;
+} bsri_cuda_conv_index;
+static int bsri_cuda_conv_index_of(const bsri_conv *e, int lists, const bsri_stage *laid, bsri_cuda_conv_index *x) {
+    const bsr_matrix *w = e->w;
+    const bsri_conv_geometry *g = &e->geo;
+    const char *view = (const char *)w->transposed_index;
+    int64_t scratch = 0;
+    memset(x, 0, sizeof *x), x->stage = *laid, x->stage.flags |= BSR_PLAN_BUILDS_INDEX;
+    if (!bsri_transposed_layout(w, &x->index.view)) return 0;
+    if (!view) {
+        scratch = bsri_cuda_index_plan(&x->index, w);
+        if (scratch < 0) return 0;
+        bsri_stage_take(&x->stage, scratch), x->index.buffer = x->stage.base + bsri_stage_take(&x->stage, x->index.view.bytes);
+        view = x->index.buffer;
+    }
+    if (!lists || x->stage.failed || g->channels % w->block_cols || g->filters % w->block_rows) return !lists && !x->stage.failed;
+    x->lists = bsri_conv_lists_of(g, w), x->lists.base = x->stage.base + bsri_stage_take(&x->stage, x->lists.bytes);
+    x->turn.crow = w->crow_indices, x->turn.ccol = view + x->index.view.at[BSRI_CCOL];
+    x->turn.row = view + x->index.view.at[BSRI_ROW], x->turn.position = view + x->index.view.at[BSRI_POSITION];
+    x->turn.ptr = (void *)(uintptr_t)(x->lists.base + x->lists.ptr);
+    x->turn.col = (void *)(uintptr_t)(x->lists.base + x->lists.col);
+    x->turn.at = (void *)(uintptr_t)(x->lists.base + x->lists.at), x->turn.dt = w->index_dtype;
+    x->turn.groups = (int32_t)g->taps.groups, x->turn.taps = (int32_t)g->taps.all;
+    x->turn.per_tap = (int32_t)(g->channels / w->block_cols), x->turn.rows = (int32_t)(g->filters / w->block_rows);
+    return !x->stage.failed;
+}
+/* plan: the default one, made before anybody was asked, as that clears the key which is told then. */
+static bsr_status bsri_cuda_conv_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, void *m,
+                                       const bsri_cuda_conv_index *x) {
+    int stop;
+    BSRI_TRY(bsri_chosen(c, a, key, plan));
+    plan->workspace_bytes += (uint64_t)x->stage.bytes, plan->flags |= x->stage.flags;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+    if (x->index.buffer) BSRI_TRY(bsri_cuda_build_index(c, &x->index));
+    if (x->lists.base)
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_conv_turn, x->turn, (int64_t)x->turn.groups * x->turn.per_tap, 256,
+                                                 bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
+    BSRI_TRY(bsri_cuda_copies(c, &x->stage.before));
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c))));
+    return bsri_cuda_copies(c, &x->stage.after);
+}
+/* An image laid channels last in the workspace. */
+static void bsri_cuda_conv_lay(bsri_stage *s, bsr_dense *d, bsri_image *image, int dims, int in, int out) {
+    const bsr_dense from = bsri_dense_used(d);
+    *d = bsri_stage_room(s, &from, from.rows, from.cols, 1);
+    if (in) bsri_stage_copy(s, &s->before, &from, d), s->flags |= BSR_PLAN_STAGES_DENSE;
+    if (out) bsri_stage_copy(s, &s->after, d, &from), s->flags |= BSR_PLAN_STAGES_OUT;
+    if (image) *image = bsri_image_of(d, dims);
+}
+/* Is an image such as tensor cores take? */
+static int bsri_cuda_conv_taken(const bsri_image *x) {
+    bsri_dev_pieces p;
+    return bsri_conv_pieces(x, &p);
+}
+/* Do copies pay, before and after so many products, which kernels for anything would do else? */
+static int bsri_cuda_conv_pays(const bsri_stage *s, double products) {
+    return products / 5000.0 > bsri_stage_ns(s) + products / 100000.0;
+}
+/* One tap without strides and padding, where pixels follow each other: a product, whose operands these are. */
+typedef struct bsri_cuda_conv_one {
+    bsri_product_call p;
+    bsr_dense x, out, input, left, right, bias;
+    bsr_epilogue epilogue;
+} bsri_cuda_conv_one;
+static int bsri_cuda_conv_is_product(const bsri_conv *e, int dims, bsri_cuda_conv_one *o) {
+    const bsri_conv_geometry *g = &e->geo;
+    const bsr_epilogue *ep = e->epilogue;
+    const int64_t rows = g->turned ? g->channels : g->filters;
+    int a, ok;
+    memset(o, 0, sizeof *o);
+    if (g->taps.all != 1 || g->taps.groups != 1 || e->w->rows != g->filters || e->w->cols != g->channels) return 0;
+    if (ep && ep->activation >= BSR_USER_FUNCTION_BASE) return 0; /* it is told axes */
+    for (a = 0; a < 3; a++)
+        if (g->taps.stride[a] != 1 || g->taps.before[a] || g->taps.after[a]) return 0;
+    ok = bsri_conv_flat(g, e->x, dims, g->turned ? g->filters : g->channels, 1, &o->x) &&
+         bsri_conv_flat(g, e->out, dims, rows, 1, &o->out);
+    if (e->input && (e->beta != 0.0 || (ep && ep->beta_ptr))) ok = ok && bsri_conv_flat(g, e->input, dims, rows, 0, &o->input);
+    if (ep) {
+        o->epilogue = *ep;
+        if (ep->left_alpha) ok = ok && bsri_conv_flat(g, ep->left_alpha, dims, rows, 0, &o->left);
+        if (ep->right_alpha) ok = ok && bsri_conv_flat(g, ep->right_alpha, dims, rows, 0, &o->right);
+        if (ep->bias) ok = ok && bsri_conv_flat(g, ep->bias, dims, rows, 0, &o->bias);
+        o->epilogue.left_alpha = o->left.data ? &o->left : NULL, o->epilogue.right_alpha = o->right.data ? &o->right : NULL;
+        o->epilogue.bias = o->bias.data ? &o->bias : NULL;
+    }
+    o->p.alpha = e->alpha, o->p.beta = e->beta, o->p.a = e->w, o->p.b = &o->x, o->p.out = &o->out, o->p.trans = g->turned;
+    o->p.input = o->input.data ? &o->input : NULL, o->p.epilogue = ep ? &o->epilogue : NULL;
+    return ok && o->left.cols <= 1;
+}
+/* A convolution and what stands in the workspace for it. */
+typedef struct bsri_cuda_conv_job {
+    bsri_conv of;
+    bsr_dense x, out, input;
+    bsri_stage laid;
+    bsri_cuda_conv_index x_index;
+    bsri_conv_params m;
+    bsri_asking a;
+} bsri_cuda_conv_job;
+/* Who takes a convolution as it stands in j->of. 0: nobody has anything to do. */
+static int bsri_cuda_conv_ask(const bsri_call *c, int dims, const bsr_tune_row *key, bsri_cuda_conv_job *j) {
+    const bsri_conv *e = &j->of;
+    const void *const attached = e->w->transposed_index;
+    bsri_conv_lists none;
+    bsri_dev_conv p;
+    bsr_exec exec;
+    bsri_call behind = *c;
+    uint64_t offered;
+    int lists;
+    if (!bsri_cuda_conv_describe(e, &p)) return 0;
+    memset(&none, 0, sizeof none), bsri_room_behind(c, (uint64_t)j->laid.bytes, &exec), behind.exec = &exec;
+    p.of.constant = !e->geo.turned && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    const auto ask = [&](const bsri_conv_lists *l) {
+        bsri_ask_all(&behind, key, &j->a, [&](bsri_chooser *s) { bsri_choose_conv(c->ctx, &p, e->compute, dims, l, s, &j->m); });
+    };
+    if (e->geo.turned && p.any && bsri_conv_mma_refuses(c->ctx, &e->geo, e->w, e->compute) == 0 &&
+        bsri_stage_allowed(c, &offered))
+        for (lists = 1; lists >= (attached != NULL); lists--) {
+            bsri_cuda_conv_index *const x = &j->x_index;
+            if (!bsri_cuda_conv_index_of(e, lists, &j->laid, x) || !bsri_stage_fits(c, &x->stage, offered)) continue;
+            p.of.a.transposed_index = x->index.buffer ? x->index.buffer : attached;
+            ask(&x->lists);
+            p.of.a.transposed_index = attached;
+            if (j->a.s.best.tier == (lists ? BSRI_TIER_WGMMA : BSRI_TIER_MMA)) return 1;
+        }
+    memset(&j->x_index, 0, sizeof j->x_index), j->x_index.stage = j->laid;
+    ask(&none);
+    return 1;
+}
+/* Images that are not channels last, in pieces of 16 bytes, are laid so in the workspace, where tensor cores are then faster with
+   all that than what takes images as they are. */
+static int bsri_cuda_conv_staged(const bsri_call *c, const bsri_conv *e, int dims, const bsr_tune_row *key,
+                                 bsri_cuda_conv_job *j) {
+    const bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    const double products = bsri_mean_blocks(e->w) * (double)(e->w->block_rows * e->w->block_cols) * pixels;
+    const int reads = e->input && (e->beta != 0.0 || (e->epilogue && e->epilogue->beta_ptr));
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    if (!allowed || !e->any || bsri_cuda_conv_taken(&g->x)) return 0;
+    if (bsri_conv_mma_refuses(c->ctx, g, e->w, e->compute)) return 0;
+    memset(&j->laid, 0, sizeof j->laid);
+    j->laid.base = bsri_stage_base(c), j->of = *e, j->x = *e->x, j->out = *e->out;
+    j->of.x = &j->x, j->of.out = &j->out;
+    bsri_cuda_conv_lay(&j->laid, &j->x, &j->of.geo.x, dims, 1, 0);
+    if (j->out.row_stride != 1) {
+        bsri_cuda_conv_lay(&j->laid, &j->out, &j->of.geo.y, dims, 0, 1);
+        if (reads && e->input->rows == e->out->rows && e->input->cols == e->out->cols)
+            j->input = *e->input, j->of.input = &j->input, bsri_cuda_conv_lay(&j->laid, &j->input, NULL, dims, 1, 0);
+    }
+    if (j->laid.failed || (uint64_t)j->laid.bytes > offered) return 0;
+    if (allowed < 2 && !bsri_cuda_conv_pays(&j->laid, products)) return 0;
+    if (!bsri_cuda_conv_ask(c, dims, key, j) || !bsri_stage_fits(c, &j->x_index.stage, offered)) return 0;
+    return j->a.s.best.tier >= BSRI_TIER_MMA;
+}
+static bsr_status bsri_cuda_conv(const bsri_call *c, const bsri_conv *e, int dims) {
+    const bsr_tune_row key = bsri_conv_key_of(e);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_cuda_conv_one one;
+    bsri_cuda_conv_job j;
+    if (BSRI_HAS_PRODUCT && bsri_cuda_conv_is_product(e, dims, &one))
+        return bsri_product_start(c, &one.p, &plan, BSRI_PLAN_AND_RUN);
+    if (bsri_cuda_conv_staged(c, e, dims, &key, &j)) return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
+    j.of = *e, memset(&j.laid, 0, sizeof j.laid), j.laid.base = bsri_stage_base(c);
+    if (!bsri_cuda_conv_ask(c, dims, &key, &j)) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    return bsri_cuda_conv_start(c, &j.a, &key, &plan, &j.m, &j.x_index);
+}
+static void bsri_cuda_conv_weights_ask(const bsri_call *c, const bsri_conv_weights *e, const bsri_stage *laid, int dims,
+                                       const bsr_tune_row *key, bsri_conv_weights_params *m, bsri_asking *a) {
+    bsri_dev_conv_weights p;
+    bsri_call behind = *c;
+    bsr_exec exec;
+    memset(&p, 0, sizeof p), bsri_room_behind(c, (uint64_t)laid->bytes, &exec), behind.exec = &exec;
+    p.of.out = *e->out, p.of.alpha = e->alpha, p.of.beta = e->beta, p.geo = e->geo;
+    if (e->input && e->beta != 0) p.of.input = *e->input, p.of.has_input = 1, bsri_value_strides(e->input, p.of.i_strides);
+    bsri_value_strides(e->out, p.of.o_strides), p.of.view = bsri_view_of(1, 1);
+    p.of.whole = p.of.out_batch = bsri_batch_none(), p.of.items = 1;
+    bsri_conv_phases(&p.geo, &p.pixels);
+    bsri_ask_all(&behind, key, a, [&](bsri_chooser *s) { bsri_choose_conv_weights(c->ctx, &p, e->compute, dims, e->dy, s, m); });
+}
+/* As for convolutions: x and dy channels last. */
+static int bsri_cuda_conv_weights_staged(const bsri_call *c, bsri_conv_weights *e, int dims, bsr_dense (&image)[2],
+                                         bsri_stage *s) {
+    bsri_conv_geometry *g = &e->geo;
+    const double pixels = (double)g->y.images * (double)g->y.size[0] * (double)g->y.size[1] * (double)g->y.size[2];
+    uint64_t offered;
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const int x = !bsri_cuda_conv_taken(&g->x), dy = !bsri_cuda_conv_taken(&g->y);
+    if (!allowed || e->alpha == 0.0 || (!x && !dy) || bsri_conv_mma_refuses(c->ctx, g, e->out, e->compute)) return 0;
+    s->base = bsri_stage_base(c), image[0] = *e->x, image[1] = *e->dy;
+    if (x) bsri_cuda_conv_lay(s, &image[0], &g->x, dims, 1, 0);
+    if (dy) bsri_cuda_conv_lay(s, &image[1], &g->y, dims, 1, 0);
+    e->x = &image[0], e->dy = &image[1];
+    if (s->failed || !bsri_stage_fits(c, s, offered)) return 0;
+    return allowed == 2 ||
+           bsri_cuda_conv_pays(s, bsri_mean_blocks(e->out) * (double)(e->out->block_rows * e->out->block_cols) * pixels);
+}
+static bsr_status bsri_cuda_conv_weights(const bsri_call *c, const bsri_conv_weights *e, int dims) {
+    const bsr_tune_row key = bsri_conv_weights_key_of(e);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_conv_weights staged = *e;
+    bsri_cuda_conv_index x;
+    bsri_conv_weights_params m;
+    bsr_dense image[2];
+    bsri_asking a;
+    memset(&x, 0, sizeof x);
+    if (!e->out->nnz) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    if (bsri_cuda_conv_weights_staged(c, &staged, dims, image, &x.stage)) {
+        bsri_cuda_conv_weights_ask(c, &staged, &x.stage, dims, &key, &m, &a);
+        if (a.s.best.tier >= BSRI_TIER_MMA) return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
+    }
+    memset(&x, 0, sizeof x);
+    bsri_cuda_conv_weights_ask(c, e, &x.stage, dims, &key, &m, &a);
+    return bsri_cuda_conv_start(c, &a, &key, &plan, &m, &x);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -19588,6 +23131,15 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, int64_t 
     }
 }
 
+static int32_t bsri_cuda_bias_kind(int dtype, int mode) {
+    const int size = (int)bsr_dtype_size(dtype);
+    if (mode == BSR_MASK_MUL) return size == 8 ? BSRI_BIAS_ZERO_8 : BSRI_BIAS_ZERO_1 + size / 2;
+    return dtype == BSR_F16    ? BSRI_BIAS_F16
+           : dtype == BSR_BF16 ? BSRI_BIAS_BF16
+           : dtype == BSR_F32  ? BSRI_BIAS_F32
+           : dtype == BSR_F64  ? BSRI_BIAS_F64
+                               : BSRI_BIAS_I8;
+}
 /* Those that are there: what is added first, then what forbids. */
 static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_softmax *p) {
     const bsr_dense *all[3] = {o->relative_bias, o->key_padding_mask, o->attn_mask};
@@ -19598,7 +23150,7 @@ static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_soft
             const bsr_dense *d = all[i];
             const int64_t size = d ? (int64_t)bsr_dtype_size(d->dtype) : 0;
             if (!d || mode[i] != m) continue;
-            p->bias[p->biased] = *d, p->mode[p->biased] = m;
+            p->bias[p->biased] = *d, p->mode[p->biased] = m, p->kind[p->biased] = bsri_cuda_bias_kind(d->dtype, m);
             p->bias_row[p->biased] = d->rows == 1 ? 0 : d->row_stride * size;
             p->bias_col[p->biased++] = d->cols == 1 ? 0 : d->col_stride * size;
         }
@@ -19611,6 +23163,14 @@ static int bsri_cuda_biases_fit(const bsri_dev_softmax *p, int64_t n) {
         const int64_t size = (int64_t)bsr_dtype_size(d->dtype), unit = bsri_min(16, n * size) / size;
         if (p->bias_col[i] != size || p->bias_row[i] % (unit * size) || !bsri_dense_aligned(d, unit)) return 0;
     }
+    return 1;
+}
+/* Are all places in a row of a bias below 2^31 bytes? */
+static int bsri_cuda_biases_near(const bsri_dev_softmax *p) {
+    int64_t bytes;
+    int i;
+    for (i = 0; i < p->biased; i++)
+        if (!bsri_mul(p->bias_col[i], p->x.cols, &bytes) || bytes > INT32_MAX / 2) return 0;
     return 1;
 }
 /* Packed rows: pieces of a block's row; whether their division is exact for every piece of a row. */
@@ -19626,7 +23186,9 @@ static int bsri_cuda_softmax_divides(const bsr_matrix *x, bsri_dev_softmax *p) {
 /* Which lanes have which pieces; mean: elements of a row. */
 static void bsri_cuda_softmax_shares(const bsri_call *c, int64_t mean, int way, int compute, bsri_dev_softmax *p) {
     const int64_t es = (int64_t)bsr_dtype_size(p->x.dtype), n = way == BSRI_FOR_SOFTMAX ? 1 : 16 / es;
-    const int64_t held = way == BSRI_FOR_PACKED ? BSRI_ROW_HELD : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
+    const int64_t held = way == BSRI_FOR_PACKED   ? BSRI_ROW_HELD
+                         : way == BSRI_FOR_BIASED ? BSRI_SOFTMAX_ROOM_BIASED / 2
+                                                  : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
     p->chunks = (int32_t)(p->x.block_cols / n);
     bsri_cuda_softmax_teams(c, mean / n, held, 128 / (n * es), p);
     p->lanes = p->warps * (32 >> p->side);
@@ -19652,9 +23214,10 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     bytes = x->block_cols * es;
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
-        const int plain = job->compute == BSR_F32 && !p.biased;
-        if (plain && bsri_cuda_softmax_divides(x, &p)) way = BSRI_FOR_PACKED;
-        else if (!plain && bsri_cuda_biases_fit(&p, 16 / es)) way = BSRI_FOR_PIECES;
+        p.together = bsri_cuda_biases_fit(&p, 16 / es);
+        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
+            way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
     mean = x->nnz / (rows * items) * x->block_cols;
@@ -19664,23 +23227,240 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
-    const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
     bsri_attention_params m;
-    memset(&p, 0, sizeof p);
-    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
-    bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
-    p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
-    p.scale = job->scale, p.keep_scale = job->keep_scale;
-    memcpy(p.ms, job->mask_strides, sizeof p.ms);
-    p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
-    p.score_function = o->score_function, p.mask_function = o->mask_function;
-    p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p.modifies = bsri_attention_modifies(job);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    bsri_cuda_describe(job, &p);
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data))
+        return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gradient: attention's backward on the CUDA backend, host side                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One walk: what it makes is g->makes. */
+static void bsri_cuda_describe_walk(const bsri_gradient *g, const bsri_dev_attention *f, bsri_dev_gradient *p) {
+    const bsr_dense *d = g->d_bias;
+    memset(p, 0, sizeof *p);
+    p->f = *f, p->d_out = *g->d_out, bsri_dense_set(&p->d_lse, g->d_lse);
+    p->makes = g->makes, p->whole = g->whole, p->outer = g->outer, p->share = g->share, p->reduce = g->reduce;
+    p->derives = g->derivative != NULL;
+    if (bsri_makes(g, BSRI_GRAD_Q)) p->dq = *g->dq;
+    if (bsri_makes(g, BSRI_GRAD_K)) p->dk = *g->dk;
+    if (bsri_makes(g, BSRI_GRAD_V)) p->dv = *g->dv;
+    if (bsri_makes(g, BSRI_GRAD_SINKS)) p->d_sinks = *g->d_sinks;
+    if (bsri_makes(g, BSRI_GRAD_SLOPES)) p->d_slopes = *g->d_slopes;
+    if (bsri_makes(g, BSRI_GRAD_SCORES)) p->d_scores = *g->d_scores, bsri_value_strides(g->d_scores, p->score_strides);
+    p->keys = (g->makes & (BSRI_BIT(BSRI_GRAD_K) | BSRI_BIT(BSRI_GRAD_V))) != 0;
+    if (bsri_makes(g, BSRI_GRAD_BIAS)) {
+        p->d_bias = *d, p->keys = g->out[BSRI_GRAD_BIAS].keys;
+        p->bias_form = p->keys || (d->rows == f->q.rows && d->cols != f->k.rows) ? BSRI_BIAS_LINES
+                       : d->rows == f->q.rows                                    ? BSRI_BIAS_ELEMENTS
+                                                                                 : BSRI_BIAS_NUMBER;
+    }
+    p->lines = p->keys ? f->k.rows : f->q.rows, p->index = g->index;
+}
+/* All of them, the sinks' last. A bias of a row is summed up by keys; else all of an item would be one task. */
+static void bsri_cuda_walks(bsri_gradient *g, const bsri_dev_attention *f, bsri_walks *w) {
+    uint32_t left = bsri_gradient_wanted(g);
+    const uint32_t sinks = left & BSRI_BIT(BSRI_GRAD_SINKS);
+    bsri_gradient_out *const bias = &g->out[BSRI_GRAD_BIAS];
+    w->count = 0, left &= ~sinks;
+    if (bias->wanted && bias->whole && g->d_bias->cols == f->k.rows) {
+        bias->keys = 1, bias->whole = 0, g->makes = BSRI_BIT(BSRI_GRAD_BIAS), left &= ~g->makes;
+        bsri_gradient_items(g, bias), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    }
+    while (left) bsri_gradient_items(g, bsri_gradient_lead(g, &left)), bsri_cuda_describe_walk(g, f, &w->walk[w->count++]);
+    if (!sinks) return;
+    g->makes = sinks, bsri_gradient_items(g, &g->out[BSRI_GRAD_SINKS]), bsri_cuda_describe_walk(g, f, &w->walk[w->count]);
+}
+
+/* The workspace: parts one behind another, the dearest first, as many as what is offered has room for. */
+typedef struct bsri_gradient_room {
+    char *base;
+    uint64_t bytes, offered;
+    bsri_cuda_index index;
+    int32_t indexed, reserved; /* is it built? */
+} bsri_gradient_room;
+static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
+    const uint64_t whole = ((uint64_t)bytes + 127) / 128 * 128;
+    char *const at = r->base + r->bytes;
+    if (bytes < 0 || whole > r->offered - r->bytes) return NULL;
+    r->bytes += whole;
+    return at;
+}
+/* ds of as many items as there is room for, where both walks on Hopper can take items in step: how many of dk at a time. */
+static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient_room *r) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_gradient *keys = NULL, *queries = NULL;
+    const bsr_matrix *m = &w->walk[0].f.mask;
+    const bsri_batch *b = &w->walk[0].f.batch;
+    int64_t blocks = m->nnz, each, items, all;
+    int i, own, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    for (i = 0; i < w->count; i++) {
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) keys = &w->walk[i];
+        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
+    }
+    if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
+    if (ragged && w->walk[0].f.m_group > 1) return; /* heads that share a pattern would share its places */
+    if (!m->nnz || bsri_wgmma_refuses_walk(c->ctx, w, keys) || bsri_wgmma_refuses_walk(c->ctx, w, queries)) return;
+    for (i = b->dims - 1; i >= 0; i--) {
+        own = i - (b->dims - m->batch_dims);
+        w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
+        if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
+    }
+    items = keys->outer.count; /* of dk */
+    if (!bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) || all / 2 > INT64_MAX / 4) return;
+    each = ragged ? all : all / items;
+    all = bsri_min(items, (int64_t)((r->offered - r->bytes) / (uint64_t)each));
+    if (ragged && all < 1) return;
+    if (ragged) all = items;
+    if (all < 1 || bsri_ceil_div(items, all) > BSRI_GRADIENT_TICKETS / 2 - 4) return;
+    if (all < items) { /* parts alike in size, each of which keeps the GPU busy */
+        all = bsri_ceil_div(items, bsri_ceil_div(items, all));
+        if (all * bsri_ceil_div(m->cols, 128) < 2 * (int64_t)c->ctx->sm_count) return;
+    }
+    w->spilt_items = all, w->spilt = bsri_gradient_take(r, ragged ? each : all * each);
+}
+/* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */
+static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r,
+                                          bsr_plan *plan) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
+    const bsri_dev_attention *f = &w->walk[0].f;
+    const bsr_matrix *m = g->f.mask;
+    bsri_dev_gradient_rows *rows = &w->rows;
+    int64_t scratch, bytes;
+    int i, keys = 0, main = 0;
+    r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
+    r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
+                 : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    if (asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS))
+        r->offered = UINT64_MAX / 2; /* refused later where there is too little */
+    for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
+    if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
+    if (keys && !m->transposed_index && m->nnz) {
+        scratch = bsri_cuda_index_plan(&r->index, m), r->index.view = g->index;
+        if ((!asked || (asked & BSR_PLAN_BUILDS_INDEX)) && scratch >= 0 && bsri_gradient_take(r, scratch)) {
+            r->index.buffer = bsri_gradient_take(r, g->index.bytes), r->indexed = r->index.buffer != NULL;
+            if (!r->indexed) r->bytes = 0;
+        }
+        plan->flags |= r->indexed ? BSR_PLAN_BUILDS_INDEX : BSR_PLAN_SLOW_TRANSPOSE;
+    }
+    for (i = 0; i < w->count; i++) {
+        bsri_dev_gradient *p = &w->walk[i];
+        p->index = g->index;
+        if (r->indexed) p->f.mask.transposed_index = r->index.buffer;
+        if (!bsri_makes_numbers(p)) continue;
+        bytes = bsri_ceil_div(p->f.mask.block_rows, 16) * p->f.block_rows; /* lines of the smallest tile */
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
+        p->sums = bsri_gradient_take(r, 16 * bytes);
+    }
+    memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
+    memset(w->spilt_step, 0, sizeof w->spilt_step), memset(w->orders, 0, sizeof w->orders);
+    if (!main || c->ctx->tier < BSRI_TIER_MMA || w->compute != BSR_F32 || !bsri_is_half(f->q.dtype)) return BSR_OK;
+    rows->g = w->walk[0], rows->g.outer = rows->g.whole = f->batch, rows->g.share = rows->g.reduce = 1, rows->g.makes = 0;
+    rows->rows = bsri_ceil_div(f->q.rows, 128) * 128, rows->chunks = rows->rows / BSRI_GRADIENT_CHUNK;
+    rows->pieces =
+        f->out.dtype == f->q.dtype && g->d_out->dtype == f->q.dtype && bsri_mma_rows_fit(&f->out, 128) &&
+        bsri_mma_rows_fit(g->d_out, 128);
+    if (!bsri_mul(rows->rows, f->items, &bytes) || bytes > INT64_MAX / 16) return BSR_OK;
+    rows->ticket = (uint32_t *)(void *)bsri_gradient_take(r, 4 * BSRI_GRADIENT_TICKETS);
+    rows->statistics = rows->ticket ? (float *)(void *)bsri_gradient_take(r, 8 * bytes) : NULL;
+    for (i = 0; i < w->count && rows->statistics && c->ctx->tier >= BSRI_TIER_WGMMA; i++) {
+        const bsri_dev_gradient *p = &w->walk[i];
+        bytes = bsri_ceil_div(p->keys ? m->cols : m->rows, 64); /* work tiles of an item, at most */
+        if (!(p->makes & BSRI_GRADIENT_MAIN) || m->block_rows % 64 || m->block_cols % 64) continue;
+        if (!bsri_mul(bytes, p->outer.count, &bytes) || !bsri_mul(bytes, p->reduce, &bytes) || bytes > INT64_MAX / 1024) continue;
+        w->orders[i] = (bsri_gradient_order *)(void *)bsri_gradient_take(r, bytes * (int64_t)sizeof(bsri_gradient_order));
+    }
+    if (rows->statistics) bsri_gradient_spill(c, w, r);
+    return BSR_OK;
+}
+static bsr_status bsri_gradient_start(const bsri_call *c, bsri_gradient_launch *l) {
+    return bsri_cuda_status(c, bsri_launch_choice(&l->choice, &l->m, bsri_cuda_queue(c)));
+}
+/* The walk by keys and that by queries, some items after others. */
+static bsr_status bsri_gradient_in_step(const bsri_call *c, bsri_walks *w) {
+    const int64_t items = w->launch[0].m.wgmma.g.outer.count, share = w->launch[0].m.wgmma.g.share;
+    const bsri_dev_gradient_flash *m = &w->launch[0].m.wgmma;
+    int64_t first, last, step = 0;
+    int i;
+    for (i = 0; i < m->g.f.batch.dims; i++) step = m->spilt_step[i]; /* of the last dimension: from item to item */
+    for (first = 0; first < items; first = last) {
+        last = bsri_min(items, first + w->spilt_items);
+        for (i = 0; i < 2; i++) {
+            bsri_dev_gradient_flash *x = &w->launch[i].m.wgmma;
+            bsri_choice *k = &w->launch[i].choice;
+            x->first = (int32_t)(i ? first * share : first), x->total = (uint32_t)((last - first) * (i ? share : 1)) * x->tiles;
+            x->spilt = w->spilt - (w->spilt_items < items ? first * share * step * x->subs * 8192 : 0);
+            k->grid = bsri_min(c->ctx->sm_count, bsri_ceil_div((int64_t)x->total, x->streams));
+            BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+            if (x->ticket) x->ticket += 2;
+        }
+    }
+    return BSR_OK;
+}
+template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
+    const bsri_dev_gradient *const sinks = &w->walk[w->count];
+    const int pdl = c->ctx->tier >= BSRI_TIER_WGMMA;
+    int i = 0;
+    if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
+    if (w->uses_rows) {
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
+                                                 bsri_cuda_queue(c), pdl)));
+        for (i = 0; i < w->launches; i++) {
+            bsri_dev_gradient_flash *m = &w->launch[i].m.wgmma;
+            if (w->launch[i].choice.tier != BSRI_TIER_WGMMA) continue;
+            m->ticket = w->rows.ticket + i;
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_orders, *m, bsri_ceil_div(m->total * m->g.reduce, 128), 128,
+                                                     bsri_cuda_queue(c), pdl)));
+        }
+        i = 0;
+        if (w->spilt) {
+            BSRI_TRY(bsri_gradient_in_step(c, w));
+            i = 2;
+        }
+    }
+    for (; i < w->launches; i++) {
+        const bsri_dev_gradient *p = &w->launch[i].m.simt;
+        BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
+        if (w->launch[i].choice.tier == BSRI_TIER_SIMT && p->sums)
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_total<F>, *p, 2 * p->outer.count, 32, bsri_cuda_queue(c), 0)));
+    }
+    if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch(bsri_gradient_sinks<F>, *sinks, sinks->outer.count, 256, bsri_cuda_queue(c), 0));
+}
+static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan) {
+    bsr_tune_row key;
+    bsri_dev_attention f;
+    bsri_gradient_room room;
+    bsri_asking a;
+    bsri_walks w;
+    int stop;
+    bsri_cuda_describe(&g->f, &f);
+    if (!bsri_gradient_wanted(g)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    memset(&key, 0, sizeof key);
+    w.walk[0].makes = 0, bsri_cuda_walks(g, &f, &w);
+    if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
+    BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
+    if (w.count) {
+        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
+        if (w.uses_rows && w.spilt) plan->flags |= BSR_PLAN_SPILLS;
+        BSRI_TRY(bsri_chosen(c, &a, &key, plan));
+    } else plan->reason = BSR_WHY_ANY, w.launches = w.uses_rows = 0;
+    plan->workspace_bytes = room.bytes;
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+    if (stop) return BSR_OK;
+#if BSRI_HAS_F64
+    if (g->f.compute == BSR_F64) return bsri_cuda_gradient_run<double>(c, &w, &room);
+#endif
+#if BSRI_HAS_SUMS_F32
+    return bsri_cuda_gradient_run<float>(c, &w, &room);
+#else
+    return BSR_OK;
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -20637,12 +24417,41 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 }
 #endif
 
+#if BSRI_HAS_ATTENTION
+/* Steps of an operand in the batch's dimensions. */
+static void bsri_cuda_steps(const bsri_batch *b, const bsr_dense *d, int64_t (&step)[4]) {
+    for (int i = 1; i <= 4; i++)
+        step[4 - i] =
+            i <= d->batch_dims && i <= b->dims && d->batch[d->batch_dims - i] > 1 ? d->batch_stride[d->batch_dims - i] : 0;
+}
+static bsr_status bsri_cuda_partial(const bsri_call *c, const bsri_partial *g) {
+    bsri_dev_parts p;
+    memset(&p, 0, sizeof p);
+    p.out = bsri_dense_used(g->out), p.batch = g->batch, p.count = (int32_t)g->count, p.x_dtype = g->x[0].dtype;
+    if (g->lse) p.lse = bsri_dense_used(g->lse);
+    if (!bsri_mul(g->batch.count, g->out->rows, &p.rows)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (int64_t i = 0; i < g->count; i++) {
+        const bsr_dense x = bsri_dense_used(&g->x[i]), y = bsri_dense_used(&g->y[i]);
+        bsri_dev_partial *part = &p.part[i];
+        part->x = x.data, part->y = y.data, part->x_row = x.row_stride, part->x_col = x.col_stride, part->y_row = y.row_stride;
+        part->y_dtype = y.dtype;
+        bsri_cuda_steps(&g->batch, &x, part->x_step), bsri_cuda_steps(&g->batch, &y, part->y_step);
+    }
+    if (g->compute == BSR_F64)
+        BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<double>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_attention_merge_rows<float>, p, bsri_ceil_div(p.rows, BSRI_CTA_WARPS), BSRI_CTA);
+    return BSR_OK;
+}
+#else
+static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { return BSR_UNSUPPORTED; }
+#endif
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-maps: functions, conversions and reductions on the CUDA backend                         */
 /* ---------------------------------------------------------------------------------------------- */
 
 #if !BSRI_HAS_CUDA_MAPS
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *, bsr_plan *, int) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
 }
 static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *) {
@@ -20697,11 +24506,10 @@ static bsr_status bsri_cuda_map_launch(const bsri_call *c, bsri_dev_map *p, int 
     else BSRI_CUDA_NEXT(c, (bsri_map_stored<float, 4, false>), *p, p->work, BSRI_CTA);
     return BSR_OK;
 }
-static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
+static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j, bsr_plan *plan, int step) {
     const bsr_map_options *o = j->options;
     const bsr_matrix *x = j->x, *out = j->out, *y = j->y;
     const int64_t e = j->compute == BSR_F64 ? 2 : 4, all = x->nnz * x->block_rows * x->block_cols;
-    bsr_plan plan = bsri_plan_default(c);
     bsri_dev_map p;
     int stop, flat, runs;
     if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
@@ -20723,8 +24531,9 @@ static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *j) {
            (!y || bsri_cuda_map_runs(y, p.ys, e));
     p.vector = j->dense && j->dense->cols > 1 && j->dense->col_stride == 1 &&
                (j->dense->rows == 1 || j->dense->row_stride % e == 0) && bsri_dense_aligned(j->dense, e);
-    plan.reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = flat || runs ? (int32_t)e : 1;
-    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (step != BSRI_RUN_ONLY)
+        plan->reason = flat ? BSR_WHY_PACKED : BSR_WHY_ANY, plan->tile_cols = flat || runs ? (int32_t)e : 1;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     if (stop || !x->nnz) return BSR_OK;
     p.pieces = flat || runs ? all / e : all;
     BSRI_TRY(bsri_cuda_map_launch(c, &p, j->compute, flat || runs ? e : 1, !flat));
@@ -20844,6 +24653,202 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
     if (j->compute == BSR_F64) return bsri_cuda_reduce_run<double>(c, p, along);
 #endif
     return bsri_cuda_reduce_run<float>(c, p, along);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-gated: gated units on the CUDA backend                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One kernel, or none that takes it. */
+static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev_grouped *m, bsri_asking *a) {
+    const bsri_sampled *gate = &g->job[1], *up = &g->job[0];
+    const bsr_matrix *const all[3] = {g->out, g->gate_out, g->up_out};
+    bsr_tune_row none;
+    bsri_dev_sampled p;
+    int why;
+    memset(&none, 0, sizeof none), memset(&p, 0, sizeof p);
+    p.out = *g->out, p.mat1 = *gate->mat1, p.mat2 = *gate->mat2, p.alpha = 1.0, p.view = bsri_view_of(1, 1);
+    bsri_value_strides(g->out, p.o_strides);
+    p.whole = gate->batch, p.out_batch = bsri_batch_of(g->out->batch_dims, g->out->batch);
+    p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
+    why = bsri_grouped_sampled_refuses(c->ctx, &p, gate->mat2, gate->compute, 1);
+    if (!why) why = bsri_grouped_refuses(c->ctx, &p.out, up->mat2, up->compute, p.mat1.dtype, p.out.nnz, 1);
+    bsri_ask(c, &none, a);
+    if (why) return a->s.refused[BSRI_TIER_WGMMA] = why, 0;
+    if (!bsri_wants(&a->s, BSRI_TIER_WGMMA)) return 0;
+    bsri_offer(&a->s, BSRI_TIER_WGMMA, bsri_grouped_choose_of(c->ctx, &p, gate->mat2, up->mat2, m));
+    if (!a->s.best.kernel) return 0;
+    bsri_grouped_outs(m, g->function.function, p.mat1.dtype, all);
+    return 1;
+}
+#if !BSRI_HAS_CUDA_MAPS
+static bsr_status bsri_cuda_gated_apart(const bsri_call *c, bsri_gated *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+/* The matrix that takes the products with gate: gate_out, or one at the start of the workspace. */
+static bsr_status bsri_cuda_gated_room(const bsri_call *c, const bsri_gated *g, bsr_matrix *m, int64_t *bytes) {
+    int64_t n = g->out->block_rows * g->out->block_cols;
+    int i;
+    *bytes = 0, *m = g->gate_out ? *g->gate_out : *g->out;
+    if (g->gate_out) return BSR_OK;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    if (!bsri_mul(n, m->nnz, &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    for (i = m->batch_dims - 1; i >= 0; i--) { /* items of one values array, ragged ones, go on sharing it */
+        if (!m->values_batch_stride[i]) continue;
+        m->values_batch_stride[i] = n;
+        if (!bsri_mul(n, m->batch[i], &n)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    }
+    if (n > (INT64_MAX - 127) / 8) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    *bytes = bsri_ceil_div(n * (int64_t)bsr_dtype_size(m->dtype), 128) * 128;
+    m->values = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
+    return BSR_OK;
+}
+/* Two sampled products and a map, which are planned before any of them runs. */
+static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
+    bsr_exec exec = *call->exec;
+    bsri_call c = *call;
+    bsr_matrix gate;
+    bsr_tune_row none;
+    bsr_plan plan, one;
+    bsri_map join;
+    int64_t bytes;
+    int i, stop;
+    BSRI_TRY(bsri_cuda_gated_room(call, g, &gate, &bytes));
+    memset(&none, 0, sizeof none);
+    if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)
+        exec.workspace = (char *)exec.workspace + bytes, exec.workspace_bytes -= (uint64_t)bytes;
+    else if (bytes) exec.workspace = NULL, exec.workspace_bytes = 0;
+    c.exec = &exec, g->job[1].out = &gate, plan = bsri_plan_default(call);
+    for (i = 0; i < 2; i++) {
+        one = bsri_plan_default(call);
+        BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &one, BSRI_PLAN_ONLY));
+        plan = i ? bsri_plan_both(&plan, &one) : one;
+    }
+    plan.workspace_bytes += (uint64_t)bytes;
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    if (stop) return BSR_OK;
+    for (i = 0; i < 2; i++) BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &plan, BSRI_RUN_ONLY));
+    memset(&join, 0, sizeof join);
+    g->function.combine = BSR_COMBINE_MUL, g->function.flags = BSR_MAP_AFTER, exec.plan = NULL;
+    join.x = &gate, join.y = g->job[0].out, join.out = g->out, join.options = &g->function, join.alpha = join.beta = 1.0;
+    bsri_map_prepare(&c, &join);
+    return bsri_cuda_map(&c, &join, &one, BSRI_RUN_ONLY);
+}
+#endif
+static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {
+    bsr_plan plan = bsri_plan_default(c);
+    bsr_tune_row none;
+    bsri_dev_grouped m;
+    bsri_asking a;
+    if (!g->out->nnz || !g->out->rows || !g->job[0].batch.count) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
+    memset(&none, 0, sizeof none);
+    if (bsri_cuda_gated_ask(c, g, &m, &a)) return bsri_cuda_start(c, &a, &none, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    return bsri_cuda_gated_apart(c, g);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-moe: mixtures of experts on the CUDA backend                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_MOE
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *, const bsr_moe_routing *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *, const bsr_matrix *, const bsri_view *,
+                                        void *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+static bsr_status bsri_cuda_moe_route(const bsri_call *c, const bsr_dense *experts, const bsr_moe_routing *r) {
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_moe_route p;
+    int64_t at[3];
+    int stop, few;
+    memset(&p, 0, sizeof p);
+    p.experts = *experts, p.counts = r->counts, p.offsets = r->offsets, p.row_of = r->row_of, p.slot_of = r->slot_of;
+    p.status = r->status, p.n = r->tokens * r->slots, p.slots = r->slots, p.count = r->experts, p.rows = r->rows;
+    p.block_rows = r->block_rows, p.operand = BSR_ARG_ROUTING, p.operand_experts = BSR_ARG_EXPERTS;
+    p.item_full = BSR_ITEM_MOE_CAPACITY, p.item_expert = BSR_ITEM_MOE_EXPERT;
+    p.packed = (experts->cols == 1 || experts->col_stride == 1) && (experts->rows == 1 || experts->row_stride == r->slots);
+    few = p.n <= BSRI_MOE_FEW && p.count <= BSRI_MOE_WINDOW && p.rows <= 16 * BSRI_MOE_FEW;
+    /* whole steps of each warp; some twenty of them where there are as many chunks as multiprocessors */
+    p.chunk = few ? bsri_max(1, p.n) : bsri_max(2048, bsri_ceil_div(p.n, c->ctx->sm_count));
+    p.chunk = bsri_ceil_div(p.chunk, BSRI_CTA) * BSRI_CTA;
+    p.chunks = bsri_max(1, bsri_ceil_div(p.n, p.chunk));
+    if (!few) {
+        int64_t all = 0;
+        if (!bsri_mul(p.count, p.chunks, &all)) cuts.overflow = 1;
+        at[0] = bsri_cut(&cuts, all, 4), at[1] = bsri_cut(&cuts, p.count, 4), at[2] = bsri_cut(&cuts, p.count, 8);
+        p.hist = (int32_t *)((char *)c->exec->workspace + at[0]), p.totals = (int32_t *)((char *)c->exec->workspace + at[1]);
+        p.starts = (int64_t *)((char *)c->exec->workspace + at[2]);
+    }
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    if (few) {
+        BSRI_CUDA_NEXT(c, bsri_moe_route_few, p, 1, BSRI_CTA);
+        return BSR_OK;
+    }
+    BSRI_CUDA_NEXT(c, bsri_moe_route_count, p, p.chunks, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_sum, p, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_moe_route_place, p, p.chunks, BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *pattern, const bsr_matrix *m,
+                                        const bsri_view *v, void *buffer) {
+    bsri_dev_moe_pattern p;
+    int64_t work;
+    memset(&p, 0, sizeof p);
+    p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
+    if (v) bsri_transposed_header(m, p.head);
+    work = bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS);
+    if (v) work = bsri_max(work, bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA));
+    BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
+    return BSR_OK;
+}
+/* Rows of pieces of eight elements, aligned. */
+static int bsri_cuda_moe_pieces(const bsr_dense *d) {
+    const int64_t unit = bsr_dtype_size(d->dtype) == 2 ? 8 : 4;
+    return (d->cols == 1 || d->col_stride == 1) && d->cols % 8 == 0 && (d->rows == 1 || d->row_stride % unit == 0) &&
+           (uintptr_t)d->data % 16 == 0;
+}
+template <int BYTES, class F>
+static bsr_status bsri_cuda_moe_move(const bsri_call *c, const bsri_moe_rows_job *j, const bsri_dev_moe_rows &p) {
+    if (c->op == BSR_OP_MOE_GATHER) BSRI_CUDA_NEXT(c, (bsri_moe_gather_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else if (c->op == BSR_OP_MOE_SCATTER) BSRI_CUDA_NEXT(c, (bsri_moe_scatter_rows<BYTES, F>), p, p.work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_moe_weight_dots<BYTES, F>), p, bsri_ceil_div(p.tokens, BSRI_CTA_WARPS), BSRI_CTA);
+    return (void)j, BSR_OK;
+}
+static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job *j) {
+    const int size = (int)bsr_dtype_size(j->x->dtype);
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_dev_moe_rows p;
+    int stop, pieces;
+    if (!BSRI_HAS_F64 && j->compute == BSR_F64) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_F64);
+    memset(&p, 0, sizeof p);
+    p.row_of = j->r->row_of, p.slot_of = j->r->slot_of, p.x = *j->x, p.out = *j->out;
+    bsri_dense_set(&p.dy, j->dy), bsri_dense_set(&p.weights, j->weights);
+    if (j->beta != 0) bsri_dense_set(&p.input, j->input);
+    p.tokens = j->r->tokens, p.slots = j->r->slots, p.rows = j->r->rows, p.beta = j->beta;
+    /* both of one type where two are read; the weights' gradient stores numbers one by one */
+    pieces = j->compute == BSR_F32 && size <= 4 && bsri_cuda_moe_pieces(j->x) &&
+             (j->dy ? j->dy->dtype == j->x->dtype && bsri_cuda_moe_pieces(j->dy) : 1);
+    plan.reason = pieces ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = pieces ? 8 : 1;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    p.pieces = pieces ? j->x->cols / 8 : j->x->cols;
+    while (p.lane_bits < 8 && (INT64_C(1) << p.lane_bits) < p.pieces) p.lane_bits++;
+    p.token_work = p.work = bsri_ceil_div(p.tokens, BSRI_CTA >> p.lane_bits);
+    if (c->op == BSR_OP_MOE_GATHER) p.work += bsri_ceil_div(p.rows, BSRI_MOE_CLEARED);
+    if (stop || (c->op != BSR_OP_MOE_WEIGHT_GRADIENT && !p.pieces) || !p.tokens + !p.rows == 2) return BSR_OK;
+#if BSRI_HAS_F64
+    if (j->compute == BSR_F64) return bsri_cuda_moe_move<0, double>(c, j, p);
+#endif
+    if (pieces && size == 2) return bsri_cuda_moe_move<2, float>(c, j, p);
+    return pieces ? bsri_cuda_moe_move<4, float>(c, j, p) : bsri_cuda_moe_move<0, float>(c, j, p);
 }
 #endif
 #endif /* BSRI_CUDA */
@@ -21046,7 +25051,7 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
 /* One call. plan null: as it comes. query: what would run. */
 static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
     bsr_exec e = t->desc->exec;
-    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.timing = NULL, e.flags |= flags;
     if (query && !e.workspace) e.workspace = (void *)(uintptr_t)64, e.workspace_bytes = 0; /* what runs without one */
     return t->desc->call(&e, t->desc->user);
 }
@@ -22079,8 +26084,12 @@ static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
     int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
     const int swaps = size > 1 && !bsri_little_endian();
     const char *from = w->data;
-    int d;
+    int d, used = 0;
     if (!w->bytes) return to;
+    for (d = 0; d < w->rank; d++) /* the stride of a single one may be any number */
+        if (w->size[d] != 1 || (!used && d == w->rank - 1))
+            w->size[used] = w->size[d], w->stride[used++] = w->size[d] == 1 ? 1 : w->stride[d];
+    w->rank = used;
     while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
         w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
     for (n = w->size[w->rank - 1];;) {
@@ -22422,12 +26431,20 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
-    if (ctx->backend == BSR_BACKEND_CUDA && (!bsri_cuda_has(op) || BSRI_F8 & (BSRI_BIT(dtype) | BSRI_BIT(out_dtype)))) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
+        case BSR_OP_CHAIN_MM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
+        case BSR_OP_SAMPLED_GATED:
+            return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype) && bsri_is_one_of(BSRI_REALS, out_dtype);
+        case BSR_OP_MOE_ROUTE:
+        case BSR_OP_MOE_TOPOLOGY: return BSRI_HAS_MOE;
+        case BSR_OP_MOE_GATHER:
+        case BSR_OP_MOE_SCATTER:
+        case BSR_OP_MOE_WEIGHT_GRADIENT: return BSRI_HAS_MOE && is_float && to_float;
         case BSR_OP_MATMUL:
         case BSR_OP_MATMUL_BACKWARD: return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SOFTMAX: return BSRI_HAS_ROWS && same_or_f32;
@@ -22439,6 +26456,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION_BACKWARD:
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
+        case BSR_OP_SAMPLED_CHAIN_MM:
+            return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:

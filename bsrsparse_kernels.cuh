@@ -13,6 +13,7 @@
      product-vector          sparse x one column, bound by the bytes of the values
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
      product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-gather          sparse x dense by mma.sync, any block size, stride and list
      product-small           sparse x dense where there is little to do
      product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
      product-narrow-tma      sparse x few columns by tensor loads
@@ -24,8 +25,15 @@
      product-wgmma           the kernel: its memory, barriers and order; both mainloops; tensor maps
      sampled-simt            dense x dense at stored blocks
      sampled-mma             dense x dense at stored blocks by mma.sync
+     sampled-gather          dense x dense at stored blocks by mma.sync, any block size and stride
      sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
      sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
+     conv-simt               convolutions and their gradients, any dtype, layout, block size
+     conv-addresses          pixels, taps and epilogues by 32 bits; lists of data gradients
+     conv-alone              depthwise convolutions and their data gradients
+     conv-mma                convolutions and data gradients by mma.sync
+     conv-weights-mma        weight gradients of convolutions by mma.sync
+     grouped-wgmma           weights beside few rows of each block, by wgmma: sampled products, gated units
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
@@ -36,6 +44,13 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     attention-decode        few queries: heads packed into a tile, keys split among CTAs
+     device-merge            one result of attention from partial ones
+     gradient-scores         attention's backward: what happens to a score, which blocks a line has
+     gradient-simt           any dtype, head size, block size, stride; what is summed over all lines
+     gradient-rows           attention's backward: lse and delta of each row, kept for the tensor cores
+     gradient-wgmma-load     attention's backward on Hopper: whose turn it is, fetching
+     gradient-wgmma          attention's backward on Hopper: multiplying, storing, kernel
      device-maps             functions and reductions of stored elements
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -46,6 +61,7 @@
      device-indices          index arrays that are looked at before an operation
      device-draw             random patterns and layouts, pruning
      device-entries          from CSR and COO; scatter indices
+     device-moe              routing, patterns of experts, rows to experts and back
      kernel-table            functions of instances; loading them
 
    WORDS, where the field has none, or several
@@ -161,6 +177,60 @@ template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
     static __device__ __forceinline__ int32_t number(stored x) { return x; }
 };
+/* 8-bit floats, of either format: all of these kernels learn of it as they run. Two codes of a word, its low or its high ones, as
+   two f16, which holds all of their numbers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define BSRI_F8_CODE /* conversions are instructions */
+#endif
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e5m2_halves(uint32_t codes) {
+    return __byte_perm(codes, 0, HALF ? 0x3424 : 0x1404);
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_e4m3_halves(uint32_t codes) {
+    uint32_t h;
+#ifdef BSRI_F8_CODE
+    if (HALF) asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, y; }" : "=r"(h) : "r"(codes));
+    else asm("{ .reg .b16 x, y; mov.b32 {x, y}, %1; cvt.rn.f16x2.e4m3x2 %0, x; }" : "=r"(h) : "r"(codes));
+#else
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), magnitude = x >> 1 & 0x3f803f80u; /* times 2^-8; NaN: all ones */
+    const uint32_t nan = (magnitude + 0x00800080u) >> 14 & 0x00010001u;
+    const __half2 number = __hmul2(*(const __half2 *)&magnitude, __floats2half2_rn(256.0f, 256.0f));
+    h = (*(const uint32_t *)&number | nan * 0x7e00u) | (x & 0x80008000u);
+#endif
+    return h;
+}
+template <int HALF> __device__ __forceinline__ uint32_t bsri_dev_f8_halves(uint32_t codes, bool e5m2) {
+    const uint32_t x = bsri_dev_e5m2_halves<HALF>(codes), y = bsri_dev_e4m3_halves<HALF>(codes);
+    return e5m2 ? x : y;
+}
+__device__ __forceinline__ float bsri_dev_f8_number(uint8_t code, bool e5m2) {
+    return __half2float(__ushort_as_half((unsigned short)(bsri_dev_f8_halves<0>(code, e5m2) & 0xffffu)));
+}
+/* Two numbers as two codes, the first below the second. */
+__device__ __forceinline__ uint32_t bsri_dev_f8_codes(float x, float y, bool e5m2) {
+#ifdef BSRI_F8_CODE
+    uint16_t a, b;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(a) : "f"(y), "f"(x));
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(b) : "f"(y), "f"(x));
+    return e5m2 ? b : a;
+#else
+    const int bits = e5m2 ? 2 : 3;
+    const uint32_t bias = e5m2 ? 15 : 7, most = e5m2 ? 0x7b : 0x7e;
+    const float small = e5m2 ? 128.0f : 16384.0f;
+    return bsri_f32_to_f8(x, bits, bias, small, most) | (uint32_t)bsri_f32_to_f8(y, bits, bias, small, most) << 8;
+#endif
+}
+/* To f32 by the rounding that leaves a second one what it needs, as bsri_f64_to_f32_odd(). */
+__device__ __forceinline__ float bsri_dev_odd(float v) { return v; }
+__device__ __forceinline__ float bsri_dev_odd(double v) {
+    const float f = __double2float_rz(v);
+    return (double)f == v || v != v ? f : __uint_as_float(__float_as_uint(f) | 1u);
+}
+__device__ __forceinline__ bool bsri_dev_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
+
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
+};
 
 /* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
 __device__ __forceinline__ int bsri_dev_shift(int dtype) { return bsri_dtype_shifts >> 2 * dtype & 3; }
@@ -177,6 +247,7 @@ __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_d
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
+    if (bsri_dev_is_f8(dtype)) return (F)bsri_dev_f8_number(*(const uint8_t *)at, dtype == BSR_E5M2);
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: return (F)bsri_dev_dtype<BSR_##dtype>::number(*(const bsri_dev_dtype<BSR_##dtype>::stored *)at);
@@ -197,6 +268,10 @@ template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, 
     }
 }
 template <class F> __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, F v) {
+    if (bsri_dev_is_f8(dtype)) {
+        ((uint8_t *)base)[i] = (uint8_t)bsri_dev_f8_codes(bsri_dev_odd(v), 0.0f, dtype == BSR_E5M2);
+        return;
+    }
     switch (dtype) {
 #define BSRI_X(dtype, ...) \
     case BSR_##dtype: ((bsri_dev_dtype<BSR_##dtype>::stored *)base)[i] = bsri_dev_dtype<BSR_##dtype>::element(v); break;
@@ -248,6 +323,9 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from),
                  "r"(yes)
                  : "memory");
+}
+__device__ __forceinline__ void bsri_cp_async_4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 /* The barrier counts this thread once its copies so far have landed. */
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
@@ -310,6 +388,19 @@ __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
+__device__ __forceinline__ float bsri_mma_read_float(uint32_t at) {
+    float r;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(r) : "r"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ void bsri_mma_put_pair(uint32_t at, float2 x) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x.x), "f"(x.y) : "memory");
+}
+__device__ __forceinline__ float2 bsri_mma_read_pair(uint32_t at) {
+    float2 r;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(r.x), "=f"(r.y) : "r"(at) : "memory");
+    return r;
+}
 /* A load that stays where it stands: the compiler may not move it to where it is used, nor use a cache that stores bypass. */
 __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
     uint4 x;
@@ -321,6 +412,11 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
 }
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ __forceinline__ uint4 bsri_mma_read128(uint32_t at) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+    return x;
 }
 __device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
     uint32_t r;
@@ -345,10 +441,22 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-/* What a tile's type is in memory. */
-template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
-template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
-template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {};
+/* What a tile's type is in memory; of which format an operand is where the type has several. */
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {
+    __device__ __forceinline__ bsri_stored(int) {}
+};
+template <> struct bsri_stored<bsri_mma_f8> {
+    typedef uint8_t stored;
+    const bool e5m2;
+    __device__ __forceinline__ bsri_stored(int dtype) : e5m2(dtype == BSR_E5M2) {}
+    __device__ __forceinline__ float number(stored x) const { return bsri_dev_f8_number(x, e5m2); }
+};
 /* Two sums as a pair of elements of type T. */
 template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y) {
     return bsri_dev_dtype<T::DTYPE>::pack(x, y);
@@ -400,10 +508,11 @@ __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
 #endif
     return r;
 }
-/* An operand in registers as PARTS numbers whose sum it is, and a step of the product. */
+/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product. e5m2: which of the
+   two formats of 8-bit floats it has. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
+    static __device__ __forceinline__ void split(uint32_t (&)[1][4], bool) {}
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
                                                int side) {
         bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
@@ -411,7 +520,7 @@ template <class T> struct bsri_mma_parts {
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
     static constexpr int PARTS = 1;
-    static __device__ __forceinline__ void split(uint32_t (&r)[1][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[1][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
@@ -423,7 +532,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
    cut sums off instead of rounding them, so 8 products at a time are added by the f32 units. */
 template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
     static constexpr int PARTS = 2;
-    static __device__ __forceinline__ void split(uint32_t (&r)[2][4]) {
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float x = __uint_as_float(r[0][i]);
@@ -437,6 +546,29 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
         bsri_mma<bsri_mma_tf32>(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] += part[i];
+    }
+};
+/* 8-bit floats, four products of each register: exactly as f16, the first two of each and the others. Which products these are
+   does not matter as long as both operands agree. */
+template <> struct bsri_mma_parts<bsri_mma_f8> {
+    static constexpr int PARTS = 2;
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4], bool e5m2) {
+        if (e5m2) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e5m2_halves<1>(r[0][i]), r[0][i] = bsri_dev_e5m2_halves<0>(r[0][i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r[1][i] = bsri_dev_e4m3_halves<1>(r[0][i]), r[0][i] = bsri_dev_e4m3_halves<0>(r[0][i]);
+        }
+    }
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t x[4] = {a[0][2 * i], a[0][2 * i + 1], a[1][2 * i], a[1][2 * i + 1]};
+            bsri_mma<bsri_mma_f16>(c, x, b[0][2 * side + i], b[1][2 * side + i]);
+        }
     }
 };
 /* 32 lines of 16 bytes (lanes' addresses by bsri_mma_byte_line), transposed: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
@@ -558,6 +690,42 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
+/* The lead of tap n over tap 0, as the copy engine takes it: along the last axis from bit 0 on, from bits 16 and 24 on along
+   those before it. */
+__device__ __forceinline__ uint32_t bsri_im2col_lead(const bsri_dev_im2col &c, uint32_t tap) {
+    const uint32_t rows = tap / (uint32_t)c.taps[2], last = tap - rows * (uint32_t)c.taps[2];
+    const uint32_t planes = rows / (uint32_t)c.taps[1], row = rows - planes * (uint32_t)c.taps[1];
+    return last * (uint32_t)c.apart[2] | row * (uint32_t)c.apart[1] << 16 | planes * (uint32_t)c.apart[0] << 24;
+}
+/* Channels from c on of pixels that follow each other from (w, h, d, n) on, each as the lead says (bsri_im2col_lead). Of maps of
+   less than five dimensions the later ones are not looked at; images come last. */
+#define BSRI_TMA_IMAGE "shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, "
+__device__ __forceinline__ void bsri_tma_load_image(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int rank, int c,
+                                                    const int32_t (&at)[4], uint32_t lead) {
+    if (rank == 4)
+        asm volatile("{ .reg .b16 x, y; cvt.u16.u32 x, %7; cvt.u16.u32 y, %8; cp.async.bulk.tensor.4d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5, %6}], [%2], {x, y}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[2]),
+                     "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff)
+                     : "memory");
+    else if (rank == 5)
+        asm volatile("{ .reg .b16 x, y, z; cvt.u16.u32 x, %8; cvt.u16.u32 y, %9; cvt.u16.u32 z, %10; cp.async.bulk.tensor.5d."
+                     BSRI_TMA_IMAGE "{%3, %4, %5, %6, %7}], [%2], {x, y, z}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c),
+                     "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]), "r"(lead & 0xffff), "r"(lead >> 16 & 0xff), "r"(lead >> 24)
+                     : "memory");
+    else
+        asm volatile("{ .reg .b16 x; cvt.u16.u32 x, %6; cp.async.bulk.tensor.3d." BSRI_TMA_IMAGE
+                     "{%3, %4, %5}], [%2], {x}; }" ::"r"(to), "l"(map), "r"(barrier), "r"(c), "r"(at[3]), "r"(at[0]), "r"(lead)
+                     : "memory");
+}
+/* Where pixel n of the grid looks through tap 0: image, then the axes outermost first. */
+__device__ __forceinline__ void bsri_im2col_at(const bsri_dev_im2col &c, uint32_t n, int32_t (&at)[4]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)c.count[a];
+        at[a + 1] = (int32_t)(n - rest * (uint32_t)c.count[a]) * c.step[a] + c.first[a], n = rest;
+    }
+    at[0] = (int32_t)n;
+}
 /* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
    mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
@@ -573,10 +741,23 @@ __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t
                  : "l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
                  : "memory");
 }
+/* Bytes as they lie, a multiple of 16. */
+__device__ __forceinline__ void bsri_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_bulk_store(void *to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
 __device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /* At most N groups of stores of this thread still read shared memory. */
 template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+/* All but N groups of them have ended. */
+template <int N> __device__ __forceinline__ void bsri_tma_wait(void) {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
 __device__ __forceinline__ void bsri_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -692,6 +873,22 @@ BSRI_WGMMA_FLOAT(bsri_mma_f16, "k16.f32.f16.f16")
 BSRI_WGMMA_SHAPE(64, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%32", "%33", "%34", "%35", "%36", "%37", "%38", "", "")
 BSRI_WGMMA_SHAPE(128, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "", "")
 BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129", "%130", "%131", "%132", "%133", "%134", "", "")
+/* The same of 8-bit floats; TA, TB: 1 where an operand is e5m2. */
+#define BSRI_WGMMA_F8_OF(N, TA, TB, type, n0, n1, n2)                                                                   \
+    template <> struct bsri_wgmma<bsri_mma_f8, N, TA, TB> {                                                              \
+        static __device__ __forceinline__ void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {             \
+            BSRI_WGMMA(N, "+f", type, n0, n1 ", " n2, ", 1, 1", "r"(keep), "l"(a), "l"(b));                              \
+        }                                                                                                                \
+    };
+#define BSRI_WGMMA_F8(N, n0, n1, n2)                                    \
+    BSRI_WGMMA_F8_OF(N, 0, 0, "k32.f32.e4m3.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 0, 1, "k32.f32.e4m3.e5m2", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 0, "k32.f32.e5m2.e4m3", n0, n1, n2)          \
+    BSRI_WGMMA_F8_OF(N, 1, 1, "k32.f32.e5m2.e5m2", n0, n1, n2)
+BSRI_WGMMA_F8(64, "%32", "%33", "%34")
+BSRI_WGMMA_F8(128, "%64", "%65", "%66")
+BSRI_WGMMA_F8(192, "%96", "%97", "%98")
+BSRI_WGMMA_F8(256, "%128", "%129", "%130")
 #endif
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
@@ -727,6 +924,37 @@ static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype,
                                           one, CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
+/* A map of images for convolutions: `pixels` of the grid at a time, `channels` of each, where the axes that count are the last
+   rank - 2. 0: beyond what the copy engine can have. */
+static int bsri_image_map(const bsr_context *ctx, bsri_tma_map *map, int dtype, const bsri_dev_im2col *c, int32_t channels,
+                          int32_t pixels, int swizzle) {
+    typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                    const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                    CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    const CUtensorMapSwizzle line = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                    : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                    : CU_TENSOR_MAP_SWIZZLE_32B;
+    const int64_t alone = bsri_ceil_div(c->all_channels * (int64_t)bsr_dtype_size(dtype), 16) * 16; /* a stride that none has */
+    cuuint64_t dim[5], step[4];
+    cuuint32_t traverse[5] = {1, 1, 1, 1, 1};
+    int low[3], high[3], a, n = c->rank - 2;
+    if (!ctx->image_map) return 0;
+    dim[0] = (cuuint64_t)c->all_channels;
+    for (a = 0; a < n; a++) { /* from the last axis on */
+        const int axis = 2 - a;
+        dim[a + 1] = (cuuint64_t)c->x.size[axis], low[a] = c->first[axis], traverse[a + 1] = (cuuint32_t)c->step[axis];
+        high[a] = c->first[axis] + (c->count[axis] - 1) * c->step[axis] + 1 - c->x.size[axis];
+        step[a] = (cuuint64_t)(c->x.size[axis] > 1 ? (int64_t)c->x.step[axis + 1] * 16 : alone);
+    }
+    dim[n + 1] = (cuuint64_t)c->images, step[n] = (cuuint64_t)(c->images > 1 ? (int64_t)c->x.step[0] * 16 : alone);
+    for (a = 0; a <= n; a++)
+        if (!dim[a + 1] || !step[a] || step[a] >> 40) return 0;
+    return ((bsri_encode)ctx->image_map)((CUtensorMap *)map,
+                                         dtype == BSR_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                         (cuuint32_t)c->rank, (void *)(uintptr_t)c->x.data, dim, step, low, high,
+                                         (cuuint32_t)channels, (cuuint32_t)pixels, traverse, CU_TENSOR_MAP_INTERLEAVE_NONE, line,
+                                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
 __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int64_t offset, int32_t &c0, int32_t &c1) {
     c1 = b.stride[1] ? (int32_t)(offset / b.stride[1]) : 0;
     if (b.stride[1]) offset -= c1 * b.stride[1];
@@ -760,6 +988,7 @@ struct bsri_dev_list {
     const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
+    int64_t block, below; /* of the entry that next() gave: its stored block, its row of blocks of b; not of scatter lists */
 
     __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
         const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
@@ -804,30 +1033,40 @@ struct bsri_dev_list {
         extra += __ffs((int)found) - 1;
         return true;
     }
-    /* The next entry, or false. */
-    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
+    /* Entry `n`, of any list but a scan; its stored block and row of blocks of b, but of scatter lists. */
+    __device__ __forceinline__ void entry(const bsri_dev_product &p, int64_t n, int64_t *a_at, int64_t *b_at, int64_t *of,
+                                          int64_t *under) const {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
+        switch (p.kind) {
+            case BSRI_LIST_ROWS:
+                *of = n, *under = bsri_index(col, dt, n), *a_at = *of * p.a_block, *b_at = *under * step;
+                break;
+            case BSRI_LIST_TRANSPOSED:
+                *of = bsri_index(position, dt, n), *under = bsri_index(row, dt, n);
+                *a_at = *of * p.a_block, *b_at = *under * step;
+                break;
+            case BSRI_LIST_SCATTER:
+                *a_at = p.scatter.p_indices[n] * p.a_block;
+                *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[n], &p.b);
+                break;
+            default:
+                q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[n] : p.scatter.q_indices[extra + n];
+                *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[n] : n) * p.a_block;
+                *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
+                break;
+        }
+    }
+    /* The next entry, or false. */
+    __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         for (; at < end; at++) {
-            switch (p.kind) {
-                case BSRI_LIST_ROWS: *a_at = at * p.a_block, *b_at = bsri_index(col, dt, at) * step; break;
-                case BSRI_LIST_TRANSPOSED:
-                    *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
-                    break;
-                case BSRI_LIST_SCAN:
-                    if (!scan(p, tile)) continue;
-                    *a_at = at * p.a_block, *b_at = extra * step;
-                    break;
-                case BSRI_LIST_SCATTER:
-                    *a_at = p.scatter.p_indices[at] * p.a_block;
-                    *b_at = bsri_dense_offset(&p.b_batch, p.scatter.q_indices[at], &p.b);
-                    break;
-                default:
-                    q = p.kind == BSRI_LIST_STRIDED ? p.scatter.q_indices[at] : p.scatter.q_indices[extra + at];
-                    *a_at = (p.kind == BSRI_LIST_STRIDED ? p.scatter.p_indices[at] : at) * p.a_block;
-                    *b_at = q / p.b.cols * p.b.row_stride + q % p.b.cols * p.b.col_stride;
-                    break;
+            if (p.kind != BSRI_LIST_SCAN) {
+                entry(p, at, a_at, b_at, &block, &below);
+            } else {
+                if (!scan(p, tile)) continue;
+                block = at, below = extra;
+                *a_at = block * p.a_block, *b_at = below * (p.bc * p.view.cols * p.b.row_stride);
             }
             at++;
             return true;
@@ -1024,6 +1263,18 @@ __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_ope
             bsri_dev_unpack(f, q[i], BSR_F16), bsri_dev_unpack(b, q[i], BSR_BF16);
             x[2 * i] = bf16 ? b[0] : f[0], x[2 * i + 1] = bf16 ? b[1] : f[1];
         }
+    } else if (bsri_dev_is_f8(o.dtype)) {
+        const bool e5m2 = o.dtype == BSR_E5M2;
+        uint32_t q[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i / 4] |= (i < n ? (uint32_t)((const uint8_t *)at)[i * step] : 0) << i % 4 * 8;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t h = i % 2 ? bsri_dev_f8_halves<1>(q[i / 2], e5m2) : bsri_dev_f8_halves<0>(q[i / 2], e5m2);
+            float y[2];
+            bsri_dev_dtype<BSR_F16>::unpack(y, h);
+            x[2 * i] = y[0], x[2 * i + 1] = y[1];
+        }
     } else if (o.dtype == BSR_F32 && whole) {
         const float4 y = ((const float4 *)at)[0], z = ((const float4 *)at)[1];
         x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w, x[4] = z.x, x[5] = z.y, x[6] = z.z, x[7] = z.w;
@@ -1050,6 +1301,20 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
         return;
     }
     uint32_t q[4];
+    if (bsri_dev_is_f8(o.dtype)) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            q[i] = bsri_dev_f8_codes(x[4 * i], x[4 * i + 1], o.dtype == BSR_E5M2) |
+                   bsri_dev_f8_codes(x[4 * i + 2], x[4 * i + 3], o.dtype == BSR_E5M2) << 16;
+        if (step == 1 && n == 8 && (uintptr_t)at % 8 == 0) {
+            *(uint2 *)at = make_uint2(q[0], q[1]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < n) ((uint8_t *)at)[i * step] = (uint8_t)(q[i / 4] >> i % 4 * 8);
+        }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const __nv_bfloat162 b = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
@@ -1192,6 +1457,15 @@ struct bsri_mma_storage {
     uint32_t present[BSRI_CHUNK];
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
+};
+/* What scales are found by, of a part: each row's first entry; the item's scales, and the list of stored blocks, or null. */
+struct bsri_scaled_part {
+    int64_t first[BSRI_GROUP];
+    const char *a, *b;
+    const void *position;
+};
+struct bsri_mma_scaled_storage : bsri_mma_storage {
+    bsri_scaled_part scaled[2];
 };
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
@@ -1360,6 +1634,7 @@ __device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_
 template <class L> struct bsri_simt {
     typedef typename L::number A;
     typedef typename L::real F;
+    typedef A number;
     static constexpr int TM = L::ROWS, TN = L::COLS, RM = L::RM, RN = L::RN, KC = 16, THREADS = L::THREADS, TX = TN / RN;
     union shared {
         struct {
@@ -1368,19 +1643,19 @@ template <class L> struct bsri_simt {
         F sum[TM][TN + 1];
     };
     /* sum += a b; a rows x inner (strides am, ak), b inner x cols (strides bk, bn); what lies outside counts as zero. */
-    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int dtype, int64_t a0, int64_t am, int64_t ak,
-                                    int64_t rows, const void *b, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
+    static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int a_dtype, int64_t a0, int64_t am, int64_t ak,
+                                    int64_t rows, const void *b, int b_dtype, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
                                     int64_t inner) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
         for (int64_t k0 = 0; k0 < inner; k0 += KC) {
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
             for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
                 const int m = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
-                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, dtype, a0 + m * am + (k0 + k) * ak) : A(0);
+                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, a_dtype, a0 + m * am + (k0 + k) * ak) : A(0);
             }
             for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
                 const int n = bn == 1 ? i % TN : i / KC, k = bn == 1 ? i / TN : i % KC;
-                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
+                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, b_dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
             }
             __syncthreads();
             for (int k = 0; k < kc; k++) {
@@ -1398,7 +1673,7 @@ template <class L> struct bsri_simt {
         }
     }
     /* Puts the sums where one loop can reach them all: the epilogue's code then stands in the kernel once. */
-    static __device__ void spread(shared &s, const A (&sum)[RM][RN]) {
+    template <class S> static __device__ void spread(shared &s, const S (&sum)[RM][RN]) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
 #pragma unroll
         for (int i = 0; i < RM; i++)
@@ -1407,11 +1682,60 @@ template <class L> struct bsri_simt {
         __syncthreads();
     }
     /* The sum at (m, n): an integer also as f32. */
-    template <class G> static __device__ G at(const shared &s, int m, int n) { return (G)(A)s.sum[m][n]; }
+    template <class G> static __device__ G at(const shared &s, int m, int n) {
+        if constexpr (L::SCALED) return (G)s.sum[m][n];
+        else return (G)(A)s.sum[m][n];
+    }
     /* Whether it is wanted so. */
     static __device__ bool real(int out_dtype) { return F(0.5f) == F(0) && out_dtype != BSR_I8 && out_dtype != BSR_I32; }
 };
 
+/* Scales of an operand: where those of an item start, those of a stored block; one of them. */
+__device__ __forceinline__ const char *bsri_dev_scales_item(const bsri_scaling &s, const bsri_batch &whole, int64_t item) {
+    return s.of.data ? bsri_dev_at(s.of.data, s.of.dtype, bsri_dense_offset(&whole, item, &s.of)) : NULL;
+}
+__device__ __forceinline__ const char *bsri_dev_scales_block(const bsri_scaling &s, const char *from, int64_t block) {
+    return s.blocks ? bsri_dev_at(from, s.of.dtype, block * s.block) : from;
+}
+__device__ __forceinline__ float bsri_dev_scale(const bsri_scaling &s, const char *from, int64_t line, int64_t along) {
+    return bsri_dev_number<float>(from, s.of.dtype, line / s.line_group * s.line + along / s.along_group * s.along);
+}
+/* A tile's products of operands with scales: those of a group are added up, then scaled and added to the totals. */
+template <class Tile, class F>
+static __device__ void bsri_simt_scaled(const bsri_dev_product &p, typename Tile::shared &s, F (&total)[Tile::RM][Tile::RN],
+                                        const bsri_dev_step &step, int64_t tile, int64_t row, int64_t col, int64_t rows,
+                                        int64_t cols) {
+    const bsri_scaling &sa = p.a_scales, &sb = p.b_scales;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const char *const a_item = bsri_dev_scales_item(sa, p.whole, step.item);
+    const char *const b_item = bsri_dev_scales_item(sb, p.whole, step.item);
+    int64_t a_at, b_at;
+    bsri_dev_list list;
+    list.begin_matrix(p, step, tile);
+    while (list.next(p, tile, &a_at, &b_at)) {
+        const char *const a_from = bsri_dev_scales_block(sa, a_item, list.block);
+        const int64_t line = row + (sa.blocks ? 0 : tile * p.br), b_k = list.below * p.bc, a_k = sa.blocks ? 0 : b_k;
+        for (int64_t k = 0, kc; k < p.bc; k += kc) {
+            typename Tile::number sum[Tile::RM][Tile::RN] = {};
+            kc = p.bc - k;
+            if (a_item) kc = bsri_min(kc, sa.along_group - (a_k + k) % sa.along_group);
+            if (b_item) kc = bsri_min(kc, sb.along_group - (b_k + k) % sb.along_group);
+            Tile::multiply(s, sum, list.a, p.a.dtype, a_at + row * p.a_rs + k * p.a_cs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                           b_at + col * p.b.col_stride + k * p.b.row_stride, p.b.row_stride, p.b.col_stride, cols, kc);
+#pragma unroll
+            for (int i = 0; i < Tile::RM; i++) {
+                const int m = ty * Tile::RM + i;
+                const F left = a_item && m < rows ? F(bsri_dev_scale(sa, a_from, line + m, a_k + k)) : F(1);
+#pragma unroll
+                for (int j = 0; j < Tile::RN; j++) {
+                    const int n = tx + j * Tile::TX;
+                    const F right = b_item && n < cols ? F(bsri_dev_scale(sb, b_item, col + n, b_k + k)) : F(1);
+                    total[i][j] += left * right * F(sum[i][j]);
+                }
+            }
+        }
+    }
+}
 /* The n-th tile of an item: in the schedule's order where one is attached for this direction, else in its own. -1: none. */
 __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int64_t item, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
@@ -1434,7 +1758,7 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
     }
 }
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 || L::SCALED ? 1 : 2)
     bsri_product_simt(const __grid_constant__ bsri_dev_product p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
@@ -1449,14 +1773,19 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         const int64_t row = sub * Tile::TM, col = panel * Tile::TN;
         const int64_t rows = bsri_min(Tile::TM, p.br - row), cols = bsri_min(Tile::TN, p.width - col);
         int64_t a_at, b_at, out_row = tile * p.br, out_col = 0, out_item = item;
-        A sum[Tile::RM][Tile::RN] = {};
+        const int a_dtype = p.kind >= BSRI_LIST_SCATTER ? p.blocks.dtype : p.a.dtype;
+        typename L::total sum[Tile::RM][Tile::RN] = {};
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            bsri_dev_list list;
-            if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
-            while (list.next(p, tile, &a_at, &b_at))
-                Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
-                               b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            if constexpr (L::SCALED) {
+                bsri_simt_scaled<Tile>(p, s, sum, bsri_dev_step_of(p, item, r), tile, row, col, rows, cols);
+            } else {
+                bsri_dev_list list;
+                if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+                else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+                while (list.next(p, tile, &a_at, &b_at))
+                    Tile::multiply(s, sum, list.a, a_dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b, p.b.dtype,
+                                   b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
+            }
         }
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, out_row = 0;
         else if (p.kind > BSRI_LIST_SCATTER)
@@ -1529,7 +1858,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
             const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
             const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
             const int at = k * m.block + r * m.row + c * m.along;
-            if constexpr (WIDE) ((F *)to)[at] = (F)D::number(x);
+            if constexpr (WIDE) ((F *)to)[at] = (F)D(p.a.dtype).number(x);
             else ((T *)to)[at] = x;
         }
     }
@@ -1564,6 +1893,7 @@ template <class L> struct bsri_tiny_few {
                                                     const int32_t *b_at, const char *base, int64_t col, int lr, int s, int end,
                                                     F (&sum)[ROWS][1]) {
         const int step = 1 << m.log_blocks;
+        const D own(m.of.a.dtype), other(m.of.b.dtype);
         const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         if (col >= m.of.width) return;
         for (; s < end; s += AT_ONCE * step) {
@@ -1584,7 +1914,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                         for (int c = 0; c < PIECE; c++)
                             if (PIECE == 1 || c < w.inner - k)
-                                sum[r][0] += (F)D::number(y[c]) * (F)D::number(x[u][c]);
+                                sum[r][0] += (F)own.number(y[c]) * (F)other.number(x[u][c]);
                     }
                 }
             }
@@ -1603,6 +1933,7 @@ template <class L> struct bsri_tiny_wide {
                                                     const int32_t *b_at, const char *base, int64_t col, int, int s, int end,
                                                     F (&sum)[ROWS][4]) {
         const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
+        const D other(m.of.b.dtype);
         const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
         const int32_t apart = (int32_t)(columns * m.of.b.col_stride);
         int there = 0; /* columns that there are: what is not there is read at the first one's place, and not stored */
@@ -1634,7 +1965,7 @@ template <class L> struct bsri_tiny_wide {
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)D::number(x[u][j]);
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)other.number(x[u][j]);
                 }
             }
         }
@@ -1756,7 +2087,8 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
             const int64_t end = alpha == 0.0 ? 0 : __shfl_sync(0xffffffffu, own_end, 31);
-            if (!WIDE && m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
+            if (WIDE && skipped) break; /* a warp has one tile there */
             for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
                 if (!WIDE && skipped) {
                     const unsigned here = __ballot_sync(0xffffffffu, (skipped >> lane & 1) && own <= q0 && q0 < own_end);
@@ -1775,6 +2107,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 }
             }
         }
+        if (WIDE && skipped) continue;
         bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
         const int log_wide = m.log_columns + (WIDE ? 2 : 0);
         if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
@@ -1820,6 +2153,7 @@ template <class L> struct bsri_vector_own {
                                                  const char *values, const char *b, int first, int end, int step,
                                                  F (&sum)[EACH]) {
         const bsri_dev_product &p = m.of;
+        const D own(p.a.dtype), other(p.b.dtype);
         pieces v[AT_ONCE][EACH];
         int32_t at[AT_ONCE];
 #pragma unroll
@@ -1848,7 +2182,7 @@ template <class L> struct bsri_vector_own {
             for (int e = 0; e < EACH; e++)
                 if (EACH == 1 || e < rows)
 #pragma unroll
-                    for (int c = 0; c < VEC; c++) sum[e] += (F)D::number(v[u][e].x[c]) * (F)D::number(x.x[c]);
+                    for (int c = 0; c < VEC; c++) sum[e] += (F)own.number(v[u][e].x[c]) * (F)other.number(x.x[c]);
         }
     }
     /* rows: of the lane's own, that the block has. */
@@ -2288,6 +2622,15 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
+                if constexpr (T::SCALED) {
+                    bsri_scaled_part &scaled = ((bsri_mma_scaled_storage &)s).scaled[parts % 2];
+                    if ((int)threadIdx.x < BSRI_GROUP) scaled.first[threadIdx.x] = first;
+                    if (threadIdx.x == 0) {
+                        const int64_t whole = bsri_dev_step_of(p, item, reduce).item;
+                        scaled.a = bsri_dev_scales_item(p.a_scales, p.whole, whole), scaled.position = r.position;
+                        scaled.b = bsri_dev_scales_item(p.b_scales, p.whole, whole);
+                    }
+                }
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
                     bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
@@ -2334,8 +2677,76 @@ template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
     return (bsri_mma_thread<L>() - BSRI_PRODUCERS) / 32;
 }
+/* Which operands of 8-bit floats are e5m2: bit 0 the first, bit 1 the second. */
+template <class T> __device__ __forceinline__ uint32_t bsri_mma_formats(int a, int b) {
+    return T::F8 ? (uint32_t)(a == BSR_E5M2) | (uint32_t)(b == BSR_E5M2) << 1 : 0;
+}
+/* What a warp multiplies sums of KS products by, where operands have scales: those of its lanes' rows and columns, loaded where
+   another group begins. */
+template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_factors {
+    __device__ __forceinline__ bsri_mma_factors(uint32_t, uint32_t) {}
+    __device__ __forceinline__ void window(uint32_t) {}
+    __device__ __forceinline__ void load(const bsri_dev_mma &, uint32_t, uint32_t, int) {}
+};
+template <class T, class L> struct bsri_mma_factors<T, L, true> {
+    float left[L::MI][2], right[L::NI][2];
+    const bsri_column_chunk &list;
+    const bsri_scaled_part &from;
+    uint32_t own, a_entry, a_group, b_group; /* this warp's entries before the window; what left and right are of */
+
+    /* storage: its address in shared memory */
+    __device__ __forceinline__ bsri_mma_factors(uint32_t storage, uint32_t part)
+        : list(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->part[part]),
+          from(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->scaled[part]), own(0), a_entry(~0u),
+          a_group(~0u), b_group(~0u) {
+#pragma unroll
+        for (int i = 0; i < L::MI; i++) left[i][0] = left[i][1] = 1.0f;
+#pragma unroll
+        for (int i = 0; i < L::NI; i++) right[i][0] = right[i][1] = 1.0f;
+    }
+    __device__ __forceinline__ void window(uint32_t word) { own += __popc(word); }
+    /* Of product k of the block at `entry` of the list; word: this warp's entries of its window. */
+    __device__ __forceinline__ void load(const bsri_dev_mma &m, uint32_t word, uint32_t entry, int k) {
+        const uint32_t below = (uint32_t)list.col[entry] * (uint32_t)m.p.bc + k;
+        if (from.a) load_left(m, own + __popc(word & ((1u << (entry & 31)) - 1)), below, k);
+        if (from.b) load_right(m, below);
+    }
+    /* mine: a stored block's number in this warp's row. */
+    __device__ __forceinline__ void load_left(const bsri_dev_mma &m, uint32_t mine, uint32_t below, int k) {
+        const bsri_scaling &s = m.p.a_scales;
+        const int warp = bsri_mma_warp<L>() / L::NW, group = warp >> m.block_bits, lane = bsri_mma_thread<L>() % 32;
+        const uint32_t entry = (uint32_t)from.first[group] + mine, stored = bsri_view_entry(m.view, entry);
+        const uint32_t tile = (uint32_t)list.row[group], across = (entry - stored * m.view.cols) * (uint32_t)m.p.bc + k;
+        const uint32_t along = (s.blocks ? across : below) / (uint32_t)s.along_group;
+        if (along == a_group && (!s.blocks || stored == a_entry)) return;
+        a_group = along, a_entry = stored;
+        const int64_t block = !s.blocks ? 0 : from.position ? bsri_dev_index(from.position, m.p.a.index_dtype, stored) : stored;
+        const uint32_t line = (s.blocks ? bsri_view_row(m.view, tile) : tile) * (uint32_t)m.p.br +
+                              (warp & ((1 << m.block_bits) - 1)) * L::MW + (m.a_trans ? lane / 4 * 2 : lane / 4);
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const uint32_t at = (line + i / 2 * 16 + i % 2 * (m.a_trans ? 1 : 8)) / (uint32_t)s.line_group;
+            left[i / 2][i % 2] = bsri_dev_number<float>(from.a, s.of.dtype, block * s.block + at * s.line + along * s.along);
+        }
+    }
+    __device__ __forceinline__ void load_right(const bsri_dev_mma &m, uint32_t below) {
+        const bsri_scaling &s = m.p.b_scales;
+        const uint32_t along = below / (uint32_t)s.along_group, lane = bsri_mma_thread<L>() % 32;
+        if (along == b_group) return;
+        b_group = along;
+        const uint32_t first = (uint32_t)list.panel * L::BN + bsri_mma_warp<L>() % L::NW * L::WN;
+#pragma unroll
+        for (int i = 0; i < 2 * L::NI; i++) {
+            const uint32_t side = lane % 4 * 2 + i % 2, n = i / 2;
+            const uint32_t col = first + (L::B_ROWS ? n / 2 * 16 + side * 2 + n % 2 : n * 8 + side);
+            if (col < m.p.width)
+                right[n][i % 2] =
+                    bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
+        }
+    }
+};
 template <class T, class L> struct bsri_mma_consumer {
-    typedef bsri_mma_parts<T> P;
+    typedef bsri_mma_parts<typename T::of> P;
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot transpose: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
@@ -2401,15 +2812,30 @@ template <class T, class L> struct bsri_mma_consumer {
             bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
         }
     }
+    /* Products of 32 rows with 16 columns, added to totals. */
+    static __device__ __forceinline__ void scaled(float (&total)[L::MI][L::NI][4], const uint32_t (&x)[L::MI][PARTS][4],
+                                                  const uint32_t (&y)[PARTS][4], int n, const bsri_mma_factors<T, L> &f) {
+#pragma unroll
+        for (int i = 0; i < 2 * L::MI; i++) {
+            const int mi = i / 2, side = i % 2;
+            typename T::of::sum part[4] = {};
+            P::mma(part, x[mi], y, side);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                total[mi][n + side][e] += f.left[mi][e / 2] * f.right[n + side][e % 2] * (float)part[e];
+        }
+    }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb);
+        multiply(sum, a, b, a_trans, ab, bb, formats, factors);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    uint32_t ab, uint32_t bb) {
+                                                    uint32_t ab, uint32_t bb, uint32_t formats,
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2421,7 +2847,7 @@ template <class T, class L> struct bsri_mma_consumer {
                 for (int mi = 0; mi < L::MI; mi++) values(x[mi][0], a, ab, kk, mi, 0);
             }
 #pragma unroll
-            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
+            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi], formats & 1);
             /* load one step ahead: not by rows (no gain), not rolled (few registers), not with a single step (the sums would go
                to local memory) */
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
@@ -2431,9 +2857,14 @@ template <class T, class L> struct bsri_mma_consumer {
                 uint32_t(&now)[PARTS][4] = y[n / 2 % 2];
                 if (!EARLY) dense(now[0], b, bb, kk, n);
                 else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
-                P::split(now);
+                P::split(now, formats & 2);
+                if constexpr (T::SCALED) {
+                    static_assert(L::STEPS == 1, "sums of a slice");
+                    scaled(sum, x, now, n, factors);
+                } else {
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                    for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                }
             }
         }
     }
@@ -2496,7 +2927,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f32, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2558,7 +2990,8 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         }
     }
     static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
-                                                    int n_warp) {
+                                                    int n_warp, uint32_t,
+                                                    const bsri_mma_factors<bsri_mma_f64, L> & = {0, 0}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2784,10 +3217,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+    bsri_mma_factors<T, L> factors(list, state >> 6 & 1);
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         const int entry = i * L::E >> bits;
         if ((i * L::E & ((32 << bits) - 1)) == 0) {
+            factors.window(word);
             const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
             uint32_t mask = 0;
             if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)))
@@ -2800,9 +3235,12 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
-            if (have >> e & 1)
+            if (have >> e & 1) {
+                factors.load(m, word, (i * L::E + e) >> bits, ((i * L::E + e) & ((1 << bits) - 1)) * L::KS);
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
-                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
+                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW,
+                                                bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype), factors);
+            }
         bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * stage);
         state = stage + 1 == (uint32_t)m.stages ? (state ^ 32) & ~31u : state + 1;
     }
@@ -2878,7 +3316,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_storage s;
+    __shared__ typename bsri_either<T::SCALED, bsri_mma_scaled_storage, bsri_mma_storage>::type s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
@@ -2893,6 +3331,431 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     __syncthreads();
     if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
     else bsri_mma_consume<T, L>(m, s, bsri_shared);
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-gather: sparse x dense by mma.sync, any block size, stride and list                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile of sums, 32 x 128 or 64 x 128, is the sum of products that are numbered through, block after block. An element of the
+   left operand is at x(row) + k(product), of the right one at k(product) + x(column): four tables of offsets say where, so that
+   blocks of any size, strides of any kind, lists of any kind and columns of any blocks are the same code. Slices of KS products
+   come through registers into shared memory, zeros where there is nothing, as words of 32 bits (f64: of 64) that hold
+   neighbouring products: line w has products EACH w and those after it, of all rows or columns. */
+template <class L> struct bsri_gather {
+    typedef typename L::type T;
+    typedef typename L::word word;
+    typedef typename T::sum sum;
+    static constexpr int BM = L::ROWS, BN = L::COLS, THREADS = L::THREADS, WARPS = THREADS / 32, LINES = L::LINES, EACH = L::EACH;
+    static constexpr int KS = L::KS, MI = 2, NI = BM / 16, A_WORDS = LINES * BM / THREADS, B_WORDS = LINES * BN / THREADS;
+    static constexpr int ACROSS = BN / (8 * NI);      /* warps beside each other, each with 32 x 8 NI sums */
+    static constexpr int KEYS = KS < 32 ? 1 : KS / 32; /* products of a lane that makes tables */
+    static constexpr int PAD = BN + 4;                 /* of a line of sums */
+    /* Registers of a word on its way: of the right operand's 16-bit elements each has one, so that nothing waits for them, where
+       there is room. */
+    static constexpr int B_RAW = EACH == 2 && BM == 32 ? 2 : 1;
+    struct stage { /* + 8: neighbouring lines are in other banks */
+        word a[LINES][BM + 8], b[LINES][BN + 8];
+    };
+    struct keys { /* of the products of a slice; negative: there is none */
+        int64_t a[KS], b[KS];
+    };
+    struct shared {
+        union {
+            stage s[2];
+            sum out[BM][PAD];
+        };
+        keys k[2];
+        int32_t a[BM], b[BN]; /* of rows and columns; negative: there is none */
+    };
+#ifdef BSRI_MMA_CODE
+    /* An operand: from where on, and how it is read. */
+    struct operand {
+        const char *data;
+        int32_t mode, whole, dtype; /* BSRI_GATHER_...; words may be read as such */
+    };
+    /* Word i of this thread: which line, which row or column. Lanes go along these, or, where products stand beside each other,
+       have four lines each, which is eight pieces of 32 bytes or more, and no bank twice. */
+    template <int SIZE> static __device__ __forceinline__ void place(int mode, int i, int &line, int &x) {
+        const int at = i * THREADS + (int)threadIdx.x, piece = at / 32;
+        if (mode == BSRI_GATHER_PRODUCTS) line = piece % 4 * 4 + at % 4, x = piece / 4 * 8 + at % 32 / 4;
+        else line = at / SIZE, x = at % SIZE;
+    }
+    static __device__ __forceinline__ word element(const operand &o, int64_t i) {
+        if constexpr (sizeof(word) == 8) return bsri_dev_number<double>(o.data, o.dtype, i);
+        else if constexpr (T::BYTES == 1) return ((const uint8_t *)o.data)[i];
+        else if constexpr (T::BYTES == 2) return ((const uint16_t *)o.data)[i];
+        else return ((const uint32_t *)o.data)[i];
+    }
+    static __device__ __forceinline__ word rounded(word w) {
+        if constexpr (T::PRECISION == 1) return bsri_mma_round(__uint_as_float(w));
+        else return w;
+    }
+    template <int SIZE, int RAW, int REGS>
+    static __device__ __forceinline__ void load(word (&r)[REGS], const operand &o, const int64_t *k, const int32_t *of) {
+        constexpr int WORDS = REGS / RAW;
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (o.mode == BSRI_GATHER_EIGHT) {
+                load_eights<SIZE, WORDS>(r, o, k, of);
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(o.mode, i, line, x);
+            const int64_t at = of[x], *const key = k + line * EACH;
+            r[RAW * i] = r[RAW * i + RAW - 1] = 0;
+            if (i % 4 == 0) asm volatile("" ::: "memory"); /* not all addresses at once: registers are few */
+            if (EACH > 1 && o.whole) {
+                if (key[0] >= 0 && at >= 0) r[RAW * i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
+            } else {
+#pragma unroll
+                for (int e = 0; e < EACH; e++)
+                    if (key[e] >= 0 && at >= 0) {
+                        const word w = element(o, key[e] + at);
+                        if constexpr (EACH > RAW) r[i] |= w << e * 8 * T::BYTES;
+                        else r[RAW * i + e] = w;
+                    }
+            }
+        }
+    }
+    /* Eight neighbouring columns of each product, aligned. */
+    template <int SIZE, int WORDS>
+    static __device__ __forceinline__ void load_eights(word *r, const operand &o, const int64_t *k, const int32_t *of) {
+        constexpr int N = 8 * T::BYTES / 4; /* words in memory */
+#pragma unroll
+        for (int g = 0; g < WORDS / 8; g++) {
+            const int i = g * THREADS + (int)threadIdx.x, line = i / (SIZE / 8);
+            const int64_t at = of[i % (SIZE / 8) * 8];
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int64_t key = k[line * EACH + e];
+                word *const to = r + 8 * g + e * N;
+#pragma unroll
+                for (int n = 0; n < N; n++) to[n] = 0;
+                if (key >= 0 && at >= 0) {
+                    const auto all = *(const bsri_dev_neighbours<uint32_t, N> *)(o.data + (key + at) * T::BYTES);
+#pragma unroll
+                    for (int n = 0; n < N; n++) to[n] = all.x[n];
+                }
+            }
+        }
+    }
+    /* Eight columns' elements, line by line, become words of one column each. */
+    static __device__ __forceinline__ void turn(word (&r)[8], const word *w) {
+        if constexpr (EACH == 1) {
+#pragma unroll
+            for (int n = 0; n < 8; n++) r[n] = w[n];
+        } else if constexpr (EACH == 2) {
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+                r[2 * n] = __byte_perm(w[n], w[4 + n], 0x5410), r[2 * n + 1] = __byte_perm(w[n], w[4 + n], 0x7632);
+        } else {
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                const uint32_t x = __byte_perm(w[n], w[2 + n], 0x5140), y = __byte_perm(w[4 + n], w[6 + n], 0x5140);
+                const uint32_t u = __byte_perm(w[n], w[2 + n], 0x7362), v = __byte_perm(w[4 + n], w[6 + n], 0x7362);
+                r[4 * n] = __byte_perm(x, y, 0x5410), r[4 * n + 1] = __byte_perm(x, y, 0x7632);
+                r[4 * n + 2] = __byte_perm(u, v, 0x5410), r[4 * n + 3] = __byte_perm(u, v, 0x7632);
+            }
+        }
+    }
+    template <int SIZE, int RAW, int REGS, int LINE>
+    static __device__ __forceinline__ void put(word (&to)[LINES][LINE], const word (&r)[REGS], int mode) {
+        constexpr int WORDS = REGS / RAW;
+        if constexpr (WORDS % 8 == 0 && sizeof(word) == 4) {
+            if (mode == BSRI_GATHER_EIGHT) {
+#pragma unroll
+                for (int g = 0; g < WORDS / 8; g++) {
+                    const int at = g * THREADS + (int)threadIdx.x;
+                    word w[8];
+                    turn(w, r + 8 * g);
+#pragma unroll
+                    for (int i = 0; i < 8; i += 4)
+                        *(uint4 *)&to[at / (SIZE / 8)][at % (SIZE / 8) * 8 + i] =
+                            make_uint4(rounded(w[i]), rounded(w[i + 1]), rounded(w[i + 2]), rounded(w[i + 3]));
+                }
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            int line, x;
+            place<SIZE>(mode, i, line, x);
+            if constexpr (RAW == 2) to[line][x] = r[2 * i] | r[2 * i + 1] << 16;
+            else to[line][x] = rounded(r[i]);
+        }
+    }
+    /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4)
+       and columns 2 NI (lane % 4) on. */
+    static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s, int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        if constexpr (L::FFMA) {
+#pragma unroll 4
+            for (int k = 0; k < LINES; k++) {
+                const float4 a = *(const float4 *)&s.a[k][row + g * 4];
+#pragma unroll
+                for (int j = 0; j < NI / 2; j++) {
+                    const float4 b = *(const float4 *)&s.b[k][col + t * 2 * NI + j * 4];
+                    rank_one(c[0][j], a.x, b), rank_one(c[0][NI / 2 + j], a.y, b);
+                    rank_one(c[1][j], a.z, b), rank_one(c[1][NI / 2 + j], a.w, b);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < LINES; k += 8) {
+                word a[MI][4];
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) a[m][i] = s.a[k + t + i / 2 * 4][row + m * 16 + g + i % 2 * 8];
+                step(c, a, s, k + t, col + g);
+            }
+        }
+    }
+    static __device__ __forceinline__ void rank_one(sum (&c)[4], float a, const float4 &b) {
+        c[0] = fmaf(a, b.x, c[0]), c[1] = fmaf(a, b.y, c[1]), c[2] = fmaf(a, b.z, c[2]), c[3] = fmaf(a, b.w, c[3]);
+    }
+    static __device__ __forceinline__ void step(sum (&c)[MI][NI][4], const word (&a)[MI][4], const stage &s, int k, int col) {
+        if constexpr (sizeof(word) == 8) {
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int m = 0; m < MI; m++) bsri_mma(c[m][n], a[m], s.b[k][col + n * 8], s.b[k + 4][col + n * 8]);
+        } else {
+            typedef bsri_mma_parts<T> parts;
+            uint32_t x[MI][parts::PARTS][4];
+#pragma unroll
+            for (int m = 0; m < MI; m++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) x[m][0][i] = a[m][i];
+                if constexpr (T::PRECISION == 2) parts::split(x[m], false);
+            }
+#pragma unroll
+            for (int n = 0; n < NI; n += 2) {
+                uint32_t y[parts::PARTS][4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) y[0][i] = s.b[k + i % 2 * 4][col + (n + i / 2) * 8];
+                if constexpr (T::PRECISION == 2) parts::split(y, false);
+#pragma unroll
+                for (int m = 0; m < MI; m++) parts::mma(c[m][n], x[m], y, 0), parts::mma(c[m][n + 1], x[m], y, 1);
+            }
+        }
+    }
+    /* c += all products; slices: how many. fill(keys, slice) makes a table; by warp 0, slice by slice. */
+    template <class F>
+    static __device__ __forceinline__ void mainloop(sum (&c)[MI][NI][4], shared &s, const operand &a, const operand &b,
+                                                    int64_t slices, int row, int col, const F &fill) {
+        const bool makes = threadIdx.x < 32;
+        word x[A_WORDS], y[B_WORDS * B_RAW];
+        int64_t left = slices; /* with that one that is multiplied; odd or even: which stage and which table are its own */
+        __syncthreads();       /* nobody reads tables any more, and those of rows and columns are there */
+        if (makes) fill(s.k[left & 1]), fill(s.k[(left + 1) & 1]);
+        __syncthreads();
+        load<BM, 1>(x, a, s.k[left & 1].a, s.a), load<BN, B_RAW>(y, b, s.k[left & 1].b, s.b);
+        put<BM, 1>(s.s[left & 1].a, x, a.mode), put<BN, B_RAW>(s.s[left & 1].b, y, b.mode);
+        __syncthreads();
+#pragma unroll 1
+        for (; left > 0; left--) { /* one is multiplied, the next is on its way, of that after it the table is made */
+            const keys &next = s.k[(left + 1) & 1];
+            if (left > 1) load<BM, 1>(x, a, next.a, s.a), load<BN, B_RAW>(y, b, next.b, s.b);
+            if (makes) fill(s.k[left & 1]);
+            multiply(c, s.s[left & 1], row, col);
+            if (left > 1) {
+                stage &to = s.s[(left + 1) & 1];
+                put<BM, 1>(to.a, x, a.mode), put<BN, B_RAW>(to.b, y, b.mode);
+            }
+            __syncthreads();
+        }
+    }
+    /* A warp's sums to where any thread may read them; all have arrived before. */
+    static __device__ __forceinline__ void spread(shared &s, const sum (&c)[MI][NI][4], int row, int col) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int m = 0; m < MI; m++)
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if constexpr (L::FFMA)
+                        s.out[row + g * 4 + m * 2 + n / (NI / 2)][col + t * 2 * NI + n % (NI / 2) * 4 + i] = c[m][n][i];
+                    else s.out[row + m * 16 + g + i / 2 * 8][col + n * 8 + t * 2 + i % 2] = c[m][n][i];
+                }
+        __syncthreads();
+    }
+#endif
+};
+/* Products of a list, block after block: which one lane `lane` of a warp has in the next table. */
+template <int KEYS> struct bsri_gather_cursor {
+    int64_t at[KEYS];
+    int32_t product[KEYS];
+    __device__ __forceinline__ bsri_gather_cursor(int64_t first, int64_t bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            const int k = i * 32 + (int)threadIdx.x % 32, block = k / (int)bc;
+            at[i] = first + block, product[i] = k - block * (int)bc;
+        }
+    }
+    /* `blocks` blocks and `rest` products further. */
+    __device__ __forceinline__ void advance(int blocks, int rest, int bc) {
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            at[i] += blocks, product[i] += rest;
+            if (product[i] >= bc) product[i] -= bc, at[i]++;
+        }
+    }
+};
+/* A tile, in shared memory: what few threads need takes no registers of all. */
+struct bsri_gather_tile_of {
+    bsri_dev_list list;           /* of the reduction that is on */
+    int64_t item, tile, out_item; /* of the batch of out; in the item; batch item of out that is written */
+    int64_t sub, first;           /* rows of the block above it; column of out in its tile of the list */
+    int64_t row, col;             /* of out */
+    int64_t work, reduced;        /* number of the tile; of the reduction */
+    int32_t rows, cols;
+    /* Without the transposed index: entries of this column that were found, as many as there is room for. */
+    int32_t found, before[8];
+    int64_t entry[BSRI_GATHER_FOUND], line[BSRI_GATHER_FOUND];
+
+    /* By thread 0. */
+    __device__ __forceinline__ void begin(const bsri_dev_gather &m, int64_t number, int most_rows, int most_cols) {
+        const bsri_dev_product &p = m.p;
+        work = number;
+        const int64_t by_tile = bsri_divide(work, m.subs), by_panel = bsri_divide(by_tile, p.tiles);
+        item = bsri_divide(by_panel, m.panels), tile = bsri_dev_order(p, item, by_tile - by_panel * p.tiles);
+        sub = (work - by_tile * m.subs) * most_rows, first = (by_panel - item * m.panels) * most_cols;
+        rows = (int)bsri_min(most_rows, p.br - sub), cols = (int)bsri_min(most_cols, p.width - first);
+        out_item = item, row = tile * p.br + sub, col = first;
+        if (p.kind == BSRI_LIST_SCATTER) out_item = tile, row = sub;
+        else if (p.kind > BSRI_LIST_SCATTER)
+            row = p.scatter.r_offsets[tile] / p.out.cols + sub, col = p.scatter.r_offsets[tile] % p.out.cols + first;
+    }
+    __device__ __forceinline__ void begin_list(const bsri_dev_product &p, int64_t r) {
+        reduced = r;
+        if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
+        else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
+    }
+    /* The next entries of the tile's column, in order, from list.at on, and their rows. All 256 threads look at one each at a
+       time. */
+    __device__ __forceinline__ void scan(const bsri_dev_product &p) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dt = p.a.index_dtype;
+        int64_t at = list.at;
+        int count = 0;
+        for (; at < list.end && count + 256 <= BSRI_GATHER_FOUND; at += 256) {
+            const int64_t mine = at + threadIdx.x;
+            const bool is = mine < list.end && bsri_index(list.col, dt, mine) == tile;
+            const uint32_t all = __ballot_sync(~0u, is);
+            int to = count;
+            if (lane == 0) before[warp] = __popc(all);
+            __syncthreads();
+            for (int i = 0; i < 8; i++) count += before[i], to += i < warp ? before[i] : 0;
+            if (is) entry[to + __popc(all & ((1u << lane) - 1))] = mine;
+            __syncthreads();
+        }
+        for (int i = threadIdx.x; i < count; i += 256) { /* the last row that begins at or before it */
+            int64_t low = 0, high = bsri_block_rows(&p.a);
+            while (high - low > 1) {
+                const int64_t mid = (low + high) / 2;
+                if (bsri_index(list.crow, dt, mid) <= entry[i]) low = mid;
+                else high = mid;
+            }
+            line[i] = low;
+        }
+        __syncthreads(); /* everybody has seen where it began */
+        if (threadIdx.x == 0) found = count, list.at = at;
+        __syncthreads();
+    }
+    /* Of block number i of those that are multiplied now. */
+    __device__ __forceinline__ void place(const bsri_dev_product &p, int64_t i, int64_t *a_at, int64_t *b_at) const {
+        int64_t block, below;
+        if (p.kind == BSRI_LIST_SCAN) *a_at = entry[i] * p.a_block, *b_at = line[i] * p.bc * p.b.row_stride;
+        else list.entry(p, i, a_at, b_at, &block, &below);
+    }
+};
+/* Eight sums at a time: of a row, or of a column where those of out are contiguous; in f64 one. */
+template <class G>
+__device__ __forceinline__ void bsri_gather_finish(const bsri_dev_product &p, typename G::shared &s,
+                                                   const bsri_dev_finisher &finisher, const bsri_gather_tile_of &t) {
+    const int rows = t.rows, cols = t.cols;
+    const int64_t row = t.row, col = t.col;
+    const bool by_rows = p.out.row_stride != 1 || p.out.col_stride == 1;
+    if constexpr (sizeof(typename G::sum) == 8) {
+        const bsri_dev_writer<double> finish(p, p.alpha_ptr ? *p.alpha_ptr : p.alpha, p.beta_ptr ? *p.beta_ptr : p.beta,
+                                             t.out_item);
+        for (int i = threadIdx.x; i < G::BM * G::BN; i += G::THREADS) {
+            const int m = by_rows ? i / G::BN : i % G::BM, n = by_rows ? i % G::BN : i / G::BM;
+            if (m < rows && n < cols) finish(s.out[m][n], row + m, col + n);
+        }
+    } else {
+        const int step = by_rows ? 1 : G::PAD;
+        for (int i = threadIdx.x; i < G::BM * G::BN / 8; i += G::THREADS) {
+            const int m = by_rows ? i / (G::BN / 8) : i % (G::BM / 8) * 8, n = by_rows ? i % (G::BN / 8) * 8 : i / (G::BM / 8);
+            const int left = by_rows ? cols - n : rows - m;
+            if (m >= rows || n >= cols) continue;
+            typename G::sum *const at = &s.out[m][n];
+            if constexpr (G::T::INTEGER) {
+                if (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32) {
+                    finisher.eight(p, (const uint32_t *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+                    continue;
+                }
+#pragma unroll
+                for (int k = 0; k < 8; k++) ((float *)at)[k * step] = (float)at[k * step];
+            }
+            finisher.eight(p, (float *)at, step, row + m, col + n, by_rows, bsri_min(8, left));
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_dev_finisher finisher;
+    __shared__ bsri_gather_tile_of t;
+    const bsri_dev_product &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI, bc = (int)p.bc;
+    for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work = t.work + gridDim.x) {
+        typename G::sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.a_rs) : -1;
+        for (int i = threadIdx.x; i < G::BN; i += G::THREADS) s.b[i] = i < t.cols ? (int32_t)(i * p.b.col_stride) : -1;
+        for (int64_t r = 0; r < p.reduce && (p.alpha_ptr ? *p.alpha_ptr : p.alpha) != 0.0; r = t.reduced + 1) {
+            __syncthreads(); /* of the list before */
+            if (threadIdx.x == 0) t.begin_list(p, r);
+            __syncthreads();
+            const typename G::operand a = {bsri_dev_at(t.list.a, p.b.dtype, t.sub * p.a_rs), m.a_mode, m.a_whole, p.b.dtype};
+            const typename G::operand b = {bsri_dev_at(t.list.b, p.b.dtype, t.first * p.b.col_stride), m.b_mode, m.b_whole,
+                                           p.b.dtype};
+            do { /* once, but where entries are found a few at a time */
+                const bool scans = p.kind == BSRI_LIST_SCAN;
+                if (scans) t.scan(p);
+                const int64_t begin = scans ? 0 : t.list.at, end = scans ? t.found : t.list.end;
+                bsri_gather_cursor<G::KEYS> next(begin, bc);
+                G::mainloop(c, s, a, b, bsri_ceil_div((end - begin) * bc, G::KS), row, col, [&](typename G::keys &k) {
+#pragma unroll
+                    for (int i = 0; i < G::KEYS; i++) {
+                        const int of = i * 32 + (int)threadIdx.x;
+                        int64_t a_at = -1, b_at = -1;
+                        if (next.at[i] < end) {
+                            t.place(p, next.at[i], &a_at, &b_at);
+                            a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
+                        }
+                        if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
+                    }
+                    next.advance(m.step_blocks, m.step_rest, bc);
+                });
+            } while (p.kind == BSRI_LIST_SCAN && t.list.at < t.list.end);
+        }
+        if (threadIdx.x < 5) finisher.begin(p, t.out_item, threadIdx.x);
+        G::spread(s, c, row, col);
+        bsri_gather_finish<G>(p, s, finisher, t);
+    }
 #endif
 }
 
@@ -2963,7 +3826,7 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
 #pragma unroll
         for (int e = 0; e < L::E; e++) {
             const uint32_t slice = from + e * L::SLICE;
-            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
+            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb, 0);
         }
         if ((from += L::STAGE) == end) from = end - L::WARP;
     }
@@ -3833,6 +4696,11 @@ template <int GROUP> struct bsri_wgmma_storage {
     bsri_wgmma_chunk<GROUP> part[BSRI_WGMMA_LISTERS][2];
 };
 
+/* Of each part that is listed: where its item's scales start, of a, of b. */
+struct bsri_wgmma_scale_bases {
+    const float *of[BSRI_WGMMA_LISTERS][2][2];
+};
+
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
@@ -4242,7 +5110,8 @@ struct bsri_wgmma_ends {
 };
 /* One of the warps that make lists. */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, int builder) {
+__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                       bsri_wgmma_scale_bases &bases, int builder) {
     const bsri_dev_product &p = m.p;
     const int lane = threadIdx.x % 32;
     bsri_tile_scheduler order;
@@ -4294,6 +5163,10 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                         if (p.kind == BSRI_LIST_ROWS) part.stored[lane] *= m.a_each;
                     }
                 }
+                if constexpr (L::PROMOTED)
+                    if (m.scaled && lane < 2)
+                        bases.of[builder][parts % 2][lane] =
+                            (const float *)bsri_dev_scales_item(lane ? p.b_scales : p.a_scales, p.whole, from.item);
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
@@ -4340,6 +5213,70 @@ __device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, co
     const int32_t e = (int32_t)bsri_view_entry(m.view, n);
     return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
 }
+/* Of a convolution: the channel where a column of blocks begins and the lead of its tap, worked out for 32 at once, as it takes
+   divisions. */
+struct bsri_wgmma_leads {
+    int32_t channel;
+    uint32_t lead;
+    __device__ __forceinline__ void look(const bsri_dev_wgmma &m, int32_t column) {
+        const uint32_t tap = (uint32_t)column / (uint32_t)m.conv.per_tap;
+        channel = (column - (int32_t)tap * m.conv.per_tap) << m.block_bits, lead = bsri_im2col_lead(m.conv, tap);
+    }
+    __device__ __forceinline__ void of(int from, int32_t &k, uint32_t &tap) const {
+        k = __shfl_sync(~0u, channel, from), tap = __shfl_sync(~0u, lead, from);
+    }
+};
+/* Brings the scales of a slice's 128 rows and TN columns to shared memory. They arrive at the stage's barrier by themselves, as
+   its blocks do. Lanes have four rows each, and a column of 32; or of 64 columns one, where scales are the same in all. */
+template <class L> struct bsri_wgmma_scale_loader {
+    uint32_t to, up, down, col; /* elements: of this lane's rows of either half, of its first column */
+    int32_t cols;               /* columns from that one on */
+
+    __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<L::GROUP> &part, uint32_t base) {
+        const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
+        const int lane = threadIdx.x % 32, beside = m.scaled & BSRI_SCALED_COLUMNS ? lane : lane * 64;
+        const bool one = m.block_bits == 7;
+        uint32_t rows = (sa.blocks ? (uint32_t)part.base[0] : (uint32_t)part.row[0] << m.block_bits) + lane;
+        to = base + L::STAGES * L::STAGE + 8 * L::SPARE + lane * 4;
+        up = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        rows = one ? rows + 64 : (sa.blocks ? (uint32_t)part.base[1] : (uint32_t)part.row[1] << m.block_bits) + lane;
+        down = rows / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        cols = (int32_t)bsri_min(L::TN, m.p.width - part.col) - beside;
+        col = (uint32_t)(part.col + beside) / (uint32_t)sb.line_group * (uint32_t)sb.line;
+    }
+    /* k: the first product; tiles: numbered along stored blocks, of both rows of blocks; inside: products before k in theirs. */
+    __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, const float *const (&bases)[2], uint32_t slice, uint32_t k,
+                                          int32_t tile0, int32_t tile1, uint32_t inside, bool have0, bool have1) const {
+        const uint32_t at = to + slice * L::SCALES;
+        if (m.scaled & BSRI_SCALED_LEFT) {
+            const bsri_scaling &s = m.p.a_scales;
+            const uint32_t one = left(m, tile0, k, inside), two = m.block_bits == 7 ? one : left(m, tile1, k, inside);
+            const uint32_t step = s.line_group == 1 ? 32 * (uint32_t)s.line : 0;
+            const float *const first = bases[0] + one + up, *const second = bases[0] + two + down;
+            if (have0) bsri_cp_async_4(at, first), bsri_cp_async_4(at + 128, first + step);
+            if (have1) bsri_cp_async_4(at + 256, second), bsri_cp_async_4(at + 384, second + step);
+        }
+        if (m.scaled & BSRI_SCALED_RIGHT) {
+            const bsri_scaling &s = m.p.b_scales;
+            const float *right = bases[1] + k / (uint32_t)s.along_group * (uint32_t)s.along + col;
+            const int32_t lane = threadIdx.x % 32;
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                if (cols > 0 && lane < L::TN / 64) bsri_cp_async_4(at + 512 + lane * 252, right); /* the lane's are in `at` */
+                return;
+            }
+#pragma unroll
+            for (int i = 0; i < L::TN / 32; i++, right += 32 * (uint32_t)s.line)
+                if (i * 32 < cols) bsri_cp_async_4(at + 512 + i * 128, right);
+        }
+    }
+    static __device__ __forceinline__ uint32_t left(const bsri_dev_wgmma &m, int32_t tile, uint32_t k, uint32_t inside) {
+        const bsri_scaling &s = m.p.a_scales;
+        if (!s.blocks) return k / (uint32_t)s.along_group * (uint32_t)s.along;
+        const uint32_t block = bsri_view_entry(m.view, tile);
+        inside += (tile - block * m.view.cols) << m.block_bits;
+        return block * (uint32_t)s.block + inside / (uint32_t)s.along_group * (uint32_t)s.along;
+    }
+};
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, stage, phase;
@@ -4376,7 +5313,7 @@ template <class L> struct bsri_wgmma_producer {
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
     __device__ __forceinline__ void nothing(bsri_wgmma_storage<L::GROUP> &s, const bsri_wgmma_chunk<L::GROUP> &part,
-                                            uint32_t flags) {
+                                            uint32_t flags, bool scaled = false) {
         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
         wait_free(s);
         if (bsri_elect_one()) {
@@ -4385,6 +5322,7 @@ template <class L> struct bsri_wgmma_producer {
             if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[stage]));
             bsri_mbarrier_arrive(full + 8 * stage);
         }
+        if (scaled) bsri_mbarrier_arrive(full + 8 * stage);
         advance();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
@@ -4394,14 +5332,21 @@ template <class L> struct bsri_wgmma_producer {
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
         const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
+        bsri_wgmma_leads leads;
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
                                                                    stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
             bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
             const uint2 work = part.work[n];
             int32_t k[L::EACH];
+            uint32_t lead[L::EACH] = {};
+            if (L::CONV && i % 32 == 0)
+                leads.look(m, first + (i + (int)threadIdx.x % 32 < count ? part.slice[i + threadIdx.x % 32] : 0));
 #pragma unroll
-            for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+            for (int e = 0; e < L::EACH; e++) {
+                k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+                if (L::CONV) leads.of((i + e) % 32, k[e], lead[e]);
+            }
             if (i + each >= count) flags |= last;
             wait_free(s);
             if (bsri_elect_one()) {
@@ -4412,7 +5357,7 @@ template <class L> struct bsri_wgmma_producer {
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
-                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
+                    if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e], lead[e]);
             }
             flags = 0, advance();
         }
@@ -4421,7 +5366,8 @@ template <class L> struct bsri_wgmma_producer {
     /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
        that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
-                                         const bsri_wgmma_chunk<L::GROUP> &part) {
+                                         const bsri_wgmma_chunk<L::GROUP> &part, const float *const (&bases)[2]) {
+        constexpr uint32_t BESIDE = (1u << L::JOIN) - 1; /* columns that a stage may hold */
         const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
@@ -4431,40 +5377,61 @@ template <class L> struct bsri_wgmma_producer {
         uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
+        bsri_wgmma_leads leads;
+        bsri_wgmma_scale_loader<L> scales;
+        const bool scaled = L::PROMOTED && m.scaled;
+        if constexpr (L::PROMOTED)
+            if (scaled) scales.begin(m, part, base);
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
+            if (L::CONV) leads.look(m, first + w * 32 + lane);
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
             if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
             if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
-            for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
-                const int from = __ffs((int)any) - 1;
-                const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
-                const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
-                const int32_t k = (first + w * 32 + from) << m.block_bits;
-                const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
-                left--;
+            for (uint32_t any = bits0 | bits1; any;) {
+                const int from = __ffs((int)any) - 1 & -L::JOIN;
+                const uint32_t have0 = bits0 >> from & BESIDE, have1 = bits1 >> from & BESIDE;
+                int32_t block0[L::JOIN], block1[L::JOIN];
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++)
+                    block0[e] = __shfl_sync(~0u, mine0, from + e), block1[e] = __shfl_sync(~0u, mine1, from + e);
+                int32_t k = (first + w * 32 + from) << m.block_bits;
+                uint32_t lead = 0;
+                if (L::CONV) leads.of(from, k, lead);
+                const uint32_t blocks = L::JOIN == 1 ? have0 + have1 : __popc(have0) + __popc(have1);
+                const uint32_t total = fetch.bytes + (one ? 0 : blocks * L::BLOCK);
+                any &= ~(BESIDE << from), left -= L::JOIN == 1 ? 1 : __popc(have0 | have1);
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
                     if (bsri_elect_one()) {
                         bsri_wgmma_stage<L::GROUP> &note = s.note[stage];
                         const uint32_t barrier = full + 8 * stage;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
-                                    down0, down1);
+                        fetch.stage(m, base + stage * L::STAGE, barrier, k + i * L::SLICE, lead, i, one, have0, have1, block0,
+                                    block1, down0, down1);
                         note.work[0] = one | have0 | flags, note.work[1] = one | have1 | flags;
                         if (flags) tell(note, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
                     }
+                    if constexpr (L::PROMOTED)
+                        if (scaled) {
+#pragma unroll
+                            for (int e = 0; e < L::JOIN; e++)
+                                scales.slice(m, bases, stage * L::JOIN + e, k + (i + e) * L::SLICE / L::JOIN, block0[e],
+                                             block1[e], i * L::SLICE, one || have0 >> e & 1, one || have1 >> e & 1);
+                            bsri_cp_async_arrive(full + 8 * stage);
+                        }
                     advance();
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
         }
-        if (last && !part.count) nothing(s, part, last);
+        if (last && !part.count) nothing(s, part, last, scaled);
     }
 };
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared) {
+__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared,
+                                                   const bsri_wgmma_scale_bases &bases) {
     bsri_wgmma_producer<L> f;
     uint32_t mine = 0, other = 0, builder = 0; /* parts so far of the builder whose turn it is, of the other */
     f.begin(shared, s);
@@ -4475,7 +5442,7 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
             bsri_mbarrier_wait(bsri_smem_address(&s.chunk_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::RS) f.own(m, s, part);
-            else f.wide(m, s, part);
+            else f.wide(m, s, part, bases.of[builder][mine % 2]);
             bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[builder][mine % 2]));
             mine++;
         } while (!last);
@@ -4488,6 +5455,10 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma-epilogue: from sums to out                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* threadIdx.x; read anew where twice the sums leave no registers for what is computed from it. */
+template <class L> __device__ __forceinline__ uint32_t bsri_wgmma_thread(void) {
+    return L::PROMOTED ? (uint32_t)bsri_dev_thread() : threadIdx.x;
+}
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
    bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
@@ -4502,7 +5473,8 @@ template <class L> struct bsri_wgmma_box {
     }
     /* Where this lane's line of 8 x 8 stands, as stmatrix and ldmatrix have it. */
     static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
-        const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
+        const uint32_t lane = bsri_wgmma_thread<L>() % 32, r = lane % 16, piece = lane / 16;
+        const uint32_t c = piece * 8 + lane % 8, low = lane / 8 % 2;
         if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
         return box + bsri_swizzle<COLUMN>(c, warp() * 2 + low);
     }
@@ -4518,7 +5490,9 @@ template <class L> struct bsri_wgmma_box {
     static __device__ __forceinline__ bool leads(bool by_rows) {
         return bsri_dev_thread() % 32 == 0 && (!shared(by_rows) || warp() == 0); /* read anew: rs kernels can't hold a lane */
     }
-    static __device__ __forceinline__ int barrier(void) { return COLUMN == 128 ? 1 + threadIdx.x / 128 : 2 + threadIdx.x / 64; }
+    static __device__ __forceinline__ int barrier(void) {
+        return COLUMN == 128 ? 1 + bsri_wgmma_thread<L>() / 128 : 2 + bsri_wgmma_thread<L>() / 64;
+    }
     static __device__ __forceinline__ void sync(bool by_rows) {
         if (shared(by_rows)) bsri_named_sync(barrier(), COLUMN);
         else __syncwarp();
@@ -4560,15 +5534,16 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
     }
 }
 /* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
-   left, and of bias along a column, belongs to this lane's two rows. */
+   left, and of bias along a column, belongs to this lane's two rows; right, bias: a pair of every 64 columns, for all lanes. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_EPILOGUE_BIAS and SMOOTH */
+    float left[2], rise[2], right[L::TN / 64][2], bias[L::TN / 64][2]; /* the last two: where registers are left */
     int32_t row, col, cols;
+    uint32_t lines; /* promoted: where in shared memory right and bias are */
 
     /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
-        if (m.terms & BSRI_TERM_INPUT && !m.store_registers) {
+        if (!L::PROMOTED && m.terms & BSRI_TERM_INPUT && !m.store_registers) {
             const bool by_rows = m.vector == 1;
             if (box::leads(by_rows)) bsri_tma_wait_read<0>();
             box::sync(by_rows);
@@ -4576,13 +5551,15 @@ template <class L> struct bsri_wgmma_terms {
             for (int i = 0; i < L::BOXES; i++)
                 bring(f.operand[2], box::first(spare, by_rows) + i * box::bytes(by_rows), by_rows, i * 64);
         }
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
         if (m.terms & BSRI_TERM_LEFT) down(left, f.operand[0]);
-        if (m.terms & BSRI_TERM_RIGHT) prefetch(f.operand[1]);
+        if (m.terms & BSRI_TERM_RIGHT) across(right, f.operand[1], 0);
         if (m.terms & BSRI_TERM_RISE) down(rise, f.operand[3]);
-        if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
+        if (m.terms & BSRI_TERM_BIAS) across(bias, f.operand[3], 1);
+        if (L::PROMOTED && m.terms & (BSRI_TERM_RIGHT | BSRI_TERM_BIAS)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
     }
     __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
-        const char *const at = bsri_dev_at(o.data, o.dtype, (row + threadIdx.x % 32 / 4) * o.rs);
+        const char *const at = bsri_dev_at(o.data, o.dtype, (row + bsri_wgmma_thread<L>() % 32 / 4) * o.rs);
         const int64_t step = 8 * o.rs;
 #pragma unroll
         for (int h = 0; h < 2; h++)
@@ -4590,36 +5567,66 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Prefetches a line of the tile's columns to the L1. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
-        const int n = threadIdx.x % 32 * 8;
+        const int n = bsri_wgmma_thread<L>() % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* For BSRI_EPILOGUE_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
-       latency. Without bias -0, which changes nothing. */
-    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
-        const int c = threadIdx.x % 32 * 2;
-        const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
-#pragma unroll
-        for (int k = 0; k < L::TN / 64; k++) {
-            const char *const at = bsri_dev_at(o.data, f32 ? BSR_F32 : T::DTYPE, col + k * 64 + c);
-            float2 v = make_float2(-0.0f, -0.0f);
-            if (some && k * 64 + c < cols && f32) v = *(const float2 *)at;
-            else if (some && k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
-            bias[k][0] = v.x, bias[k][1] = v.y;
-            if (some && !f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
+    /* Two elements of a line from column c on; its only one, if it has one. */
+    __device__ __forceinline__ float2 pair(const bsri_dev_operand &o, int dtype, int c) const {
+        const char *const at = bsri_dev_at(o.data, dtype, o.cs ? col + c : 0);
+        float y[2] = {0.0f, 0.0f};
+        if (c >= cols) return make_float2(0.0f, 0.0f);
+        if (!o.cs) {
+            y[0] = y[1] = dtype == BSR_F32 ? *(const float *)at : bsri_dev_half(at, dtype, 0);
+        } else if (dtype == BSR_F32) {
+            return *(const float2 *)at;
+        } else {
+            bsri_dev_unpack(y, *(const uint32_t *)at, dtype);
+        }
+        return make_float2(y[0], y[1]);
+    }
+    /* Of every 64 columns of a line each lane loads a pair. Now, as later nothing would hide the latency. */
+    template <int K = 0>
+    __device__ __forceinline__ void share(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int dtype) const {
+        const float2 v = pair(o, dtype, K * 64 + bsri_wgmma_thread<L>() % 32 * 2);
+        y[K][0] = v.x, y[K][1] = v.y;
+        if constexpr (K + 1 < L::TN / 64) share<K + 1>(y, o, dtype);
+    }
+    __device__ __forceinline__ void across(float (&y)[L::TN / 64][2], const bsri_dev_operand &o, int line) const {
+        if constexpr (L::RS) prefetch(o);
+        else if constexpr (L::PROMOTED) lay(o, line);
+        else share(y, o, o.dtype);
+    }
+    /* Each thread of the warpgroup lays two. */
+    __device__ __forceinline__ void lay(const bsri_dev_operand &o, int line) const {
+        const int c = bsri_dev_thread() % 128 * 2;
+        if (c < L::TN) bsri_mma_put_pair(lines + line * 1024 + c * 4, pair(o, o.dtype, c));
+    }
+    /* Those of column n: by numbers that are known when this is compiled, else it would go through local memory. */
+    template <int K = 0>
+    static __device__ __forceinline__ float2 mine(const float (&y)[L::TN / 64][2], int n) {
+        const float2 own = make_float2(y[K][0], y[K][1]);
+        if constexpr (K + 1 < L::TN / 64) {
+            const float2 more = mine<K + 1>(y, n);
+            return n / 64 == K ? own : more;
+        } else {
+            return own;
         }
     }
-    /* 16 x 32 sums from column n on, plus bias. */
-    __device__ __forceinline__ void shared(float (&x)[16], int n) const {
-        float mine[2] = {bias[0][0], bias[0][1]};
-#pragma unroll
-        for (int k = 1; k < L::TN / 64; k++)
-            if (n / 64 == k) mine[0] = bias[k][0], mine[1] = bias[k][1];
+    /* f(i, of the columns of sum i) for 16 x 32 sums from column n on; line: 0 right, 1 bias. */
+    template <class F>
+    __device__ __forceinline__ void shared(const float (&y)[L::TN / 64][2], int line, int n, const F &f) const {
+        const uint32_t side = bsri_wgmma_thread<L>() % 4;
+        float2 own = make_float2(0.0f, 0.0f);
+        if (!L::PROMOTED) own = mine(y, n);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int from = (n / 8 + j) % 8 * 4 + threadIdx.x % 4;
-            const float y[2] = {__shfl_sync(~0u, mine[0], from), __shfl_sync(~0u, mine[1], from)};
+            float2 of;
+            if (L::PROMOTED) of = bsri_mma_read_pair(lines + line * 1024 + (n + j * 8 + side * 2) * 4);
+            else
+                of.x = __shfl_sync(~0u, own.x, (n / 8 + j) % 8 * 4 + side),
+                of.y = __shfl_sync(~0u, own.y, (n / 8 + j) % 8 * 4 + side);
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
+            for (int i = 0; i < 4; i++) f(4 * j + i, i % 2 ? of.y : of.x);
         }
     }
     /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
@@ -4634,7 +5641,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* Where piece i of a lane stands in a box: as out is staged. */
     static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
-        const int lane = threadIdx.x % 32, r = lane / 8;
+        const int lane = bsri_wgmma_thread<L>() % 32, r = lane / 8;
         const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
                                           : bsri_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
         return (to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN);
@@ -4646,7 +5653,7 @@ template <class L> struct bsri_wgmma_terms {
     /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
        have 16 bits, both are packed in y[2 j]. */
     __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
-        const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
+        const int c = n + bsri_wgmma_thread<L>() % 4 * 2, rest = cols - c;
         if (f32) {
             const char *at = o.data + (int64_t)(col + c) * 4;
 #pragma unroll
@@ -4662,7 +5669,7 @@ template <class L> struct bsri_wgmma_terms {
     }
     /* f(i, where) for the eight pairs of f32 of 16 x 32 from column n on, as far as they are there. */
     template <class F> __device__ __forceinline__ void pairs(const bsri_dev_operand &o, int n, const F &f) const {
-        const int lane = threadIdx.x % 32, c = n + lane % 4 * 2;
+        const int lane = bsri_wgmma_thread<L>() % 32, c = n + lane % 4 * 2;
         char *const at = (char *)o.data + ((row + lane / 4) * o.rs + col + c) * 4;
         const int64_t down = 32 * o.rs;
 #pragma unroll
@@ -4703,7 +5710,9 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], t.left[i / 2 % 2]);
     }
-    if (m.terms & BSRI_TERM_RIGHT) {
+    if (!L::RS && m.terms & BSRI_TERM_RIGHT) {
+        t.shared(t.right, 0, n, [&](int i, float y) { x[i] = __fmul_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_RIGHT) {
         const bool f32 = m.terms & BSRI_TERM_RIGHT_F32;
         uint32_t raw[8];
         float y[8];
@@ -4713,7 +5722,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
-    if (!m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
+    if (!L::PROMOTED && !m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
     t.pairs(f.operand[2], n, [&](int i, float2 *from) {
         const float2 y = *from;
         x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
@@ -4724,7 +5733,9 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t,
                                                 float (&x)[16], const uint32_t (&bias)[8], uint32_t place, int n) {
     if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T, L>(m, f, t, x, place, n);
-    if (m.terms & BSRI_TERM_BIAS) {
+    if (!L::RS && m.terms & BSRI_TERM_BIAS) {
+        t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
+    } else if (m.terms & BSRI_TERM_BIAS) {
         float y[8];
         t.template unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
 #pragma unroll
@@ -4747,7 +5758,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         KIND == BSRI_EPILOGUE_INPUT && !L::RS && L::TN > L::BOXES * 64;                  /* rs has no registers left */
     constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_EPILOGUE_ACTIVATION ? 2 : L::TN / 32; /* side by side */
     const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
-    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
+    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && !L::PROMOTED && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     constexpr bool LATE = FUSED && L::RS; /* no registers and predicates are left to hold what a store needs: asked for again */
     const bool led = LATE ? false : box::leads(by_rows);
@@ -4778,7 +5789,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         if (KIND == BSRI_EPILOGUE_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
         float x[16];
         uint32_t bias[8];
-        if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
+        if (FUSED && L::RS && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
         if constexpr (ROUNDS < L::TN / 32) {
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
@@ -4786,7 +5797,8 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
             for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_EPILOGUE_STORE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
         }
         if constexpr (!FUSED) {
-            if (KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) t.shared(x, n);
+            if ((KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) && m.terms & BSRI_TERM_BIAS)
+                t.shared(t.bias, 1, n, [&](int i, float y) { x[i] = __fadd_rn(x[i], y); });
             if (KIND == BSRI_EPILOGUE_ACTIVATION) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
             else if (KIND == BSRI_EPILOGUE_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
                 bsri_dev_activation<BSR_ACT_RELU>(x);
@@ -4831,7 +5843,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
-    const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
+    const int lane = bsri_wgmma_thread<L>() % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
@@ -4924,12 +5936,27 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
+/* A product of 16 x 8 x 16 with products k, k + 1, k + 8, k + 9 of a convolution's column c, all of one tap. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_image(float (&x)[4], const uint32_t (&v)[4], const bsri_dev_im2col &conv,
+                                                 const uint16_t *b, uint32_t k, uint32_t c) {
+    const uint32_t tap = k / (uint32_t)conv.channels, lead = bsri_im2col_lead(conv, tap);
+    int32_t at[4];
+    bsri_im2col_at(conv, c, at);
+    at[3] += lead & 0xffff, at[2] += lead >> 16 & 0xff, at[1] += lead >> 24;
+    const bool in = (uint32_t)at[1] < (uint32_t)conv.x.size[0] && (uint32_t)at[2] < (uint32_t)conv.x.size[1] &&
+                    (uint32_t)at[3] < (uint32_t)conv.x.size[2];
+    b += k - tap * conv.channels;
+#pragma unroll
+    for (int a = 0; a < 4; a++) b += (int64_t)at[a] * conv.x.step[a] * 8;
+    bsri_mma<T>(x, v, in ? b[0] | (uint32_t)b[1] << 16 : 0, in ? b[8] | (uint32_t)b[9] << 16 : 0);
+}
 /* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them has_nan its sums: 16 x
    32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
-   of a type. */
-template <class T>
+   of a type, and one for convolutions. */
+template <class T, class... C>
 __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
-                                              int tile_cols) {
+                                                  int tile_cols, const C &...conv) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
     const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
     const uint32_t stored = bsri_view_line(p.view, line);
@@ -4951,10 +5978,13 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
                                            a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
-                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
-                                            bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
-                        bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
-                               b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
+                        const int64_t c = bsri_min(c0 + n * 8 + lane / 4, p.width - 1);
+                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride + c * p.b.col_stride;
+                        if constexpr (sizeof...(C) > 0)
+                            bsri_wgmma_image<T>(x[n], v, conv..., (const uint16_t *)list.b, (uint32_t)(b_at + k0), (uint32_t)c);
+                        else
+                            bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                                        b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
                     }
                 }
         }
@@ -4982,11 +6012,13 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
         terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
         terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
     }
+    if constexpr (L::PROMOTED) terms.lines = spare + 8 * L::SPARE + L::STAGES * L::JOIN * L::SCALES + now.half * 2048;
     if (!quit && (m.epilogue == BSRI_EPILOGUE_INPUT || m.epilogue == BSRI_EPILOGUE_ROWCOL))
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
     if constexpr (T::BYTES == 2 && !L::RS) {
         if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
-            terms.template share<T>(finisher.operand[3], m.terms);
+            if (m.terms & BSRI_TERM_BIAS)
+                terms.share(terms.bias, finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32 ? BSR_F32 : T::DTYPE);
     }
 }
 template <class T, class L>
@@ -5000,8 +6032,20 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const uint32_t at = bsri_smem_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
-        if constexpr (L::RS)
+        if constexpr (L::RS && L::CONV) {
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN, m.conv);
+        } else if constexpr (L::RS) {
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+        }
+    } else if constexpr (T::BYTES == 1 && !T::INTEGER) {
+        const bool f16 = m.p.out.dtype == BSR_F16;
+        if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && f16)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_bf16, L>(m, f, terms, at, sum);
+        else if (f16) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, bsri_mma_bf16, L>(m, f, terms, at, sum);
     } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
@@ -5086,6 +6130,41 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
     if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
+/* The same where sums leave the tensor core after the 128 products of a stage, for registers that add them up in f32. */
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_promoted(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                            bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
+                                                            float (&sum)[L::TN / 2]) {
+    const int half = own.half; /* of `own` nothing else is kept: registers are short */
+    typename bsri_wgmma_mainloop<L>::source source;
+    uint32_t flags = 0;
+#pragma unroll
+    for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
+#pragma unroll 1
+    while (!flags) {
+        const bsri_wgmma_stage<L::GROUP> &note = s.note[at.stage];
+        bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
+        const uint32_t word = note.work[half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        flags = word >> BSRI_WGMMA_FLAGS & (BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT);
+        if (flags) {
+            const bsri_wgmma_rows same;
+            bsri_wgmma_tile_state &tile = s.tile[same.warp];
+            if (same.lane == 0) tile.item = note.item, tile.line = note.row[same.strip >> m.block_bits], tile.col = note.col;
+        }
+        if (L::JOIN == 1) {
+            if (work) source.template promote<TA, TB, 1>(m, sum, at, half, 0);
+        } else if (work == 3 && !(m.scaled & BSRI_SCALED_APART)) {
+            source.template promote<TA, TB, 2>(m, sum, at, half, 0);
+        } else {
+#pragma unroll 1
+            for (uint32_t e = 0; e < 2; e++)
+                if (work >> e & 1) source.template promote<TA, TB, 1>(m, sum, at, half, e);
+        }
+        bsri_mbarrier_arrive(at.empty + 8 * at.stage);
+        at.template advance<L::STAGES>();
+    }
+    return flags;
+}
 /* Brings the first panel of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors.
    Some CTAs ask for all of it: shared by all, those that start late would ask too late. The second panel is not brought: with
    it, it took longer than with none (note N3). */
@@ -5093,6 +6172,12 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
         bsri_dev_prefetch(m.rows.b + i * m.b_line, (uint32_t)m.ahead_bytes);
+}
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_f8(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                      bsri_wgmma_pipe &at, const bsri_wgmma_rows &own, float (&sum)[L::TN / 2]) {
+    if constexpr (L::PROMOTED) return bsri_wgmma_mma_promoted<T, L, TA, TB>(m, s, at, own, sum);
+    else return bsri_wgmma_mma<T, L, TA, TB>(m, s, at, own, sum);
 }
 /* The stages of one tile by how its operands lie; the flags of the last one. */
 template <class T, class L>
@@ -5103,6 +6188,15 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, b
         if (!m.listed) return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_mma<T, L, 2, 0>(m, s, at, own, sum);
+    } else if constexpr (T::F8) { /* by their formats */
+        switch (bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype)) {
+            case 0: return bsri_wgmma_mma_f8<T, L, 0, 0>(m, s, at, own, sum);
+            case 1: return bsri_wgmma_mma_f8<T, L, 1, 0>(m, s, at, own, sum);
+            case 2: return bsri_wgmma_mma_f8<T, L, 0, 1>(m, s, at, own, sum);
+            default: return bsri_wgmma_mma_f8<T, L, 1, 1>(m, s, at, own, sum);
+        }
+    } else if constexpr (L::PROMOTED) {
+        return bsri_wgmma_mma_promoted<T, L, 0, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
@@ -5173,35 +6267,43 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_>
+struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
         uint32_t bytes;                     /* of a stage; of blocks of 64 without those */
+        int32_t image[4];                   /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
             boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
-            bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
+            bytes = (boxes > 0 ? boxes * 8192 : m.dense * 128) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
-        /* By one lane: from several lanes an instruction costs more (note N2). */
-        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
-                                              int32_t down1) const {
-            if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
-            else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
+        /* By one lane: from several lanes an instruction costs more (note N2). lead: of a convolution's tap, of which k is a
+           channel then. */
+        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, uint32_t lead,
+                                              int i, bool one, uint32_t have0, uint32_t have1, const int32_t (&block0)[L::JOIN],
+                                              const int32_t (&block1)[L::JOIN], int32_t down0, int32_t down1) const {
+            const uint32_t dense = to + 2 * L::SIDE;
+            if (CONV_) bsri_tma_load_image(dense, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!boxes) bsri_tma_load(dense, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else if (boxes < 0) bsri_tma_load(dense, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
-                for (int n = 0; n < boxes; n++)
-                    bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
+                for (int n = 0; n < boxes; n++) bsri_tma_load(dense + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                values(m, to, barrier, block0, down0, i * SLICE);
-                if (m.a_trans) values(m, to + BLOCK, barrier, block0, down0 + 64, i * SLICE);
+                values(m, to, barrier, block0[0], down0, i * SLICE);
+                if (m.a_trans) values(m, to + BLOCK, barrier, block0[0], down0 + 64, i * SLICE);
             } else {
-                if (have0) values(m, to, barrier, block0, down0, 0);
-                if (have1) values(m, to + BLOCK, barrier, block1, down1, 0);
+#pragma unroll
+                for (int e = 0; e < L::JOIN; e++) {
+                    if (have0 >> e & 1) values(m, to + e * BLOCK, barrier, block0[e], down0, 0);
+                    if (have1 >> e & 1) values(m, to + L::SIDE + e * BLOCK, barrier, block1[e], down1, 0);
+                }
             }
         }
         /* 64 or 128 rows of a tile, numbered along stored blocks; down: first row in its block, k: first product in the tile. */
@@ -5213,6 +6315,7 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
         }
     };
     struct source {
+        static constexpr int WIDE = 64; /* columns that are formed at a time, where sums are promoted */
         int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_storage<GROUP> &, uint32_t) { keep = 0; }
@@ -5225,27 +6328,90 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
         template <int TA, int TB, class F>
-        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
-                                                 int half, const F &release) {
-            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
-            bsri_wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < LINE / 32; k++)
-                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16),
-                                              k ? 1 : keep);
-            bsri_wgmma_commit();
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at,
+                                                 uint32_t work, int half, const F &release) {
+            if (L::JOIN == 1 || work == 3) form<TA, TB, L::JOIN>(sum, at, half, 0, 0, keep);
+            else form<TA, TB, 1>(sum, at, half, work >> 1, 0, keep);
             keep = 1;
             bsri_wgmma_wait<1>();
             release();
+        }
+        /* Asks for the products of COUNT blocks of a stage, from number `which` on, with N columns from `first` on. */
+        template <int TA, int TB, int COUNT, class S, int N>
+        static __device__ __forceinline__ void form(S (&sum)[N], uint32_t at, int half, uint32_t which, int first, int kept) {
+            constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * L::SIDE + which * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_desc<128>(at + 2 * L::SIDE + first * 128, b_across ? 8192 : 0) + which * (LINE / 16);
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int c = 0; c < COUNT; c++)
+#pragma unroll
+                for (int k = 0; k < LINE / 32; k++)
+                    bsri_wgmma<typename T::of, 2 * N, TA, TB>::ss(
+                        sum, a + c * (BLOCK / 16) + k * (a_across ? 2048 / 16 : 32 / 16),
+                        b + c * (LINE / 16) + k * (b_across ? 2048 / 16 : 32 / 16), c || k ? 1 : kept);
+            bsri_wgmma_commit();
+        }
+        /* Those products added to the sums in f32. WIDE columns are formed at a time, as there are no registers for twice as many
+           sums; the next while these are added (integers are converted: there is room for one part of them). */
+        template <int TA, int TB, int COUNT>
+        __device__ __forceinline__ void promote(const bsri_dev_wgmma &m, float (&sum)[TN / 2], const bsri_wgmma_pipe &at,
+                                                int half, uint32_t which) {
+            const uint32_t from = at.base + at.stage * L::STAGE;
+            constexpr int PARTS = T::of::INTEGER ? 1 : 2;
+            typename T::of::sum part[PARTS][WIDE / 2];
+#pragma unroll
+            for (int i = 0; i < PARTS * WIDE / 2; i++) bsri_wgmma_unset(part[i / (WIDE / 2)][i % (WIDE / 2)]);
+            form<TA, TB, COUNT>(part[0], from, half, which, 0, 0);
+#pragma unroll
+            for (int n = 0; n < TN / WIDE; n++) {
+                const bool more = n + 1 < TN / WIDE;
+                if (PARTS == 2 && more) {
+                    form<TA, TB, COUNT>(part[(n + 1) % PARTS], from, half, which, (n + 1) * WIDE, 0);
+                    bsri_wgmma_wait<1>();
+                } else {
+                    bsri_wgmma_wait<0>();
+                }
+                bsri_wgmma_done(part[n % PARTS]);
+                if (!m.scaled) {
+#pragma unroll
+                    for (int i = 0; i < WIDE / 2; i++) sum[n * (WIDE / 2) + i] += (float)part[n % PARTS][i];
+                } else {
+                    scaled(m, sum, part[n % PARTS], at, at.stage * L::JOIN + which, n * (WIDE / 2));
+                }
+                if (PARTS == 1 && more) form<TA, TB, COUNT>(part[0], from, half, which, (n + 1) * WIDE, 0);
+            }
+        }
+        /* Adds WIDE columns, of sums from `first` on, times the scales of this lane's rows and columns. */
+        static __device__ __forceinline__ void scaled(const bsri_dev_wgmma &m, float (&sum)[TN / 2],
+                                                      const typename T::of::sum (&part)[WIDE / 2], const bsri_wgmma_pipe &at,
+                                                      uint32_t slice, int first) {
+            const uint32_t scales = at.base + L::STAGES * L::STAGE + 8 * L::SPARE + slice * L::SCALES, thread = bsri_dev_thread();
+            const uint32_t row = scales + (thread / 32 * 16 - 64 + thread % 32 / 4) * 4, col = scales + 512 + first * 8;
+            float up = 1.0f, down = 1.0f;
+            if (m.scaled & BSRI_SCALED_LEFT) up = bsri_mma_read_float(row), down = bsri_mma_read_float(row + 32);
+            if (!(m.scaled & BSRI_SCALED_COLUMNS)) {
+                const float right = m.scaled & BSRI_SCALED_RIGHT ? bsri_mma_read_float(col) : 1.0f;
+                up *= right, down *= right;
+#pragma unroll
+                for (int i = 0; i < WIDE / 2; i++) sum[first + i] += (i % 4 < 2 ? up : down) * (float)part[i];
+                return;
+            }
+#pragma unroll
+            for (int i = 0; i < WIDE / 2; i += 4) {
+                const float2 right = bsri_mma_read_pair(col + i * 8 + thread % 4 * 8);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[first + i + e] += (e < 2 ? up : down) * (e % 2 ? right.y : right.x) * (float)part[i + e];
+            }
         }
         static __device__ __forceinline__ bool has_nan(const typename T::sum (&)[TN / 2], int) { return false; }
     };
 #endif
 };
 
-template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_>> {
-    typedef bsri_wgmma_rs<T, B_, TB_> L;
+template <class T, int B_, int TB_, bool CONV_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_, CONV_>> {
+    typedef bsri_wgmma_rs<T, B_, TB_, CONV_> L;
     static constexpr int TN = L::TN, B = B_, TB = TB_, GROUP = L::GROUP, ITEMS = L::ITEMS, JOIN = L::JOIN, SLICE = L::SLICE;
     static constexpr int EACH = L::EACH, DENSE = L::DENSE, STAGE = L::STAGE;
     static constexpr uint32_t STRIP = L::STRIP, RING = L::RING, CHUNK = L::CHUNK, CHUNKS = L::CHUNKS;
@@ -5254,14 +6420,19 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
     struct fetch {
         int32_t col, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy */
         uint32_t bytes;
+        int32_t image[4]; /* of a convolution: where the first pixel looks */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
             boxes = TB && !m.full_panels ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
             bytes = boxes ? boxes * (B * 128) : !TB && m.join == JOIN ? STAGE : DENSE;
+            if (CONV_) bsri_im2col_at(m.conv, (uint32_t)col, image);
         }
-        /* TN columns of the slice that starts with product k, by one lane. */
-        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k) const {
-            if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
+        /* TN columns of the slice that starts with product k, by one lane; of a convolution with channel k of the tap. */
+        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k,
+                                              uint32_t lead) const {
+            if (CONV_)
+                bsri_tma_load_image(to, &m.b_map, barrier, m.conv.rank, k + b0 * m.conv.channels, image, lead);
+            else if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
 #pragma unroll 1
@@ -5467,11 +6638,12 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_storage<L::GROUP> s;
+    __shared__ bsri_wgmma_scale_bases bases;
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), L::PROMOTED && m.scaled ? 33 : 1);
         if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.named[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
@@ -5494,14 +6666,15 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
         bsri_wgmma_consume<T, L>(m, s, bsri_shared);
     } else {
         bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared);
-        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, threadIdx.x / 32 - 1);
+        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared, bases);
+        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, bases, threadIdx.x / 32 - 1);
         else bsri_wgmma_schedule<L::GROUP>(m, s);
     }
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_storage<2>) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
+static_assert(sizeof(bsri_wgmma_storage<2>) + sizeof(bsri_wgmma_scale_bases) <=
+                      227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
                   sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
                   sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the stages");
@@ -5527,7 +6700,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), blocks > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
     const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
-    const int along = p->br < 64 && !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
+    const int along = p->br >= 64 ? 128 : !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
     const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
@@ -5543,6 +6716,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
+    if (m->conv.rank) return bsri_image_map(ctx, &m->b_map, p->b.dtype, &m->conv, slice, m->dense, along);
     /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->full_panels, b_size, b_step, b_box, rows ? 128 : along,
                            0);
@@ -5603,7 +6777,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
             const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
             Tile::multiply(s, sum, p.mat1.data, p.mat1.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat1) + r0 * p.mat1.row_stride, p.mat1.row_stride,
-                           p.mat1.col_stride, rows, p.mat2.data,
+                           p.mat1.col_stride, rows, p.mat2.data, p.mat2.dtype,
                            bsri_dense_offset(&p.whole, whole, &p.mat2) + c0 * p.mat2.col_stride, p.mat2.row_stride,
                            p.mat2.col_stride, cols, p.mat1.cols);
         }
@@ -5695,7 +6869,7 @@ __device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)
         bsri_cp_async_commit();
         const uint32_t at = base + from * m.stage_bytes;
         bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
-                                        m.a_trans, 0);
+                                        m.a_trans, 0, bsri_mma_formats<T>(m.p.mat1.dtype, m.p.mat2.dtype));
         if (++to == m.stages) to = 0;
         if (++from == m.stages) from = 0;
     }
@@ -5827,10 +7001,111 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         if constexpr (T::BYTES == 2) bsri_mma_sampled_store<T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
         else if constexpr (T::BYTES == 8)
             bsri_mma_sampled_finish<double, T, L>(m, s, (double *)tile, sum, m_warp, n_warp, lane, block);
-        else if (T::BYTES == 1 && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
-            if constexpr (T::BYTES == 1)
+        else if (T::INTEGER && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
+            if constexpr (T::INTEGER)
                 bsri_mma_sampled_finish<uint32_t, T, L>(m, s, (uint32_t *)tile, sum, m_warp, n_warp, lane, block);
         } else bsri_mma_sampled_finish<float, T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-gather: dense x dense at stored blocks by mma.sync, any block size and stride        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile, by thread 0, in shared memory: stored blocks [first, end) of a block row, or a part of one that is wider. */
+struct bsri_gather_blocks_of {
+    int64_t item, block_row, first, end;
+    int64_t row, col; /* of the blocks, where the tile begins */
+    int32_t rows;
+
+    /* Rows get nnz / blocks + 1 tiles at most, found by bisection. */
+    __device__ __forceinline__ void begin(const bsri_dev_sampled_gather &m, int64_t work, int most_rows, int most_cols) {
+        const int64_t by_panel = bsri_divide(work, m.panels), by_sub = bsri_divide(by_panel, m.subs);
+        item = bsri_divide(by_sub, m.tiles), col = (work - by_panel * m.panels) * most_cols;
+        row = (by_panel - by_sub * m.subs) * most_rows, rows = (int)bsri_min(most_rows, m.p.out.block_rows - row);
+        const void *const crow = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out).crow;
+        const int64_t tile = by_sub - item * m.tiles, zero = bsri_index(crow, m.p.out.index_dtype, 0);
+        const int dt = m.p.out.index_dtype;
+        int64_t low = 0, high = bsri_block_rows(&m.p.out);
+        while (high - low > 1) {
+            const int64_t mid = (low + high) / 2;
+            if (bsri_divide(bsri_index(crow, dt, mid) - zero, m.blocks) + mid <= tile) low = mid;
+            else high = mid;
+        }
+        const int64_t start = bsri_index(crow, dt, low);
+        block_row = low, first = start + (tile - bsri_divide(start - zero, m.blocks) - low) * m.blocks;
+        end = bsri_min(bsri_index(crow, dt, low + 1), first + m.blocks);
+    }
+};
+/* Sums to the blocks, element by element. R: what they are finished in. */
+template <class R, class G>
+__device__ __forceinline__ void bsri_gather_store(const bsri_dev_sampled &p, const typename G::shared &s,
+                                                  const bsri_gather_blocks_of &t) {
+    const bsri_item o = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out);
+    const char *const input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, t.item, &p.input).values : NULL;
+    const R alpha = bsri_dev_scalar<R>::of(p.alpha), beta = bsri_dev_scalar<R>::of(p.beta);
+    const int bc = (int)p.out.block_cols;
+    for (int i = threadIdx.x; i < t.rows * G::BN; i += G::THREADS) {
+        const int m = i / G::BN, n = i % G::BN, block = n / bc; /* 0 where a block is wider than the tile */
+        if (s.b[n] < 0) continue;
+        const int64_t at = t.first + block, y = t.row + m, x = t.col + n - block * bc;
+        R v = (R)s.out[m][n] * alpha;
+        if (input)
+            v += beta * bsri_dev_number<R>(input, p.input.dtype, at * p.i_strides[0] + y * p.i_strides[1] + x * p.i_strides[2]);
+        bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + y * p.o_strides[1] + x * p.o_strides[2], v);
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_sampled_gather(const __grid_constant__ bsri_dev_sampled_gather m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef bsri_gather<L> G;
+    typedef typename G::sum sum;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    typename G::shared &s = *(typename G::shared *)bsri_shared;
+    __shared__ bsri_gather_blocks_of t;
+    const bsri_dev_sampled &p = m.p;
+    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI;
+    const int bc = (int)p.out.block_cols, dt = p.mat1.dtype;
+    for (int64_t work = blockIdx.x; work < p.items * m.tiles * m.subs * m.panels; work += gridDim.x) {
+        sum c[G::MI][G::NI][4] = {};
+        __syncthreads(); /* of the tile before */
+        if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        for (int i = threadIdx.x; i < G::BM; i += G::THREADS) s.a[i] = i < t.rows ? (int32_t)(i * p.mat1.row_stride) : -1;
+        for (int n = threadIdx.x; n < G::BN; n += G::THREADS) {
+            const void *const columns = bsri_dev_matrix_item(&p.out_batch, t.item, &p.out).col;
+            const int block = n / bc;
+            const int64_t x = t.col + n - block * bc;
+            s.b[n] = -1;
+            if (x < bc && t.first + block < t.end)
+                s.b[n] = (int32_t)((bsri_index(columns, p.out.index_dtype, t.first + block) * bc + x) * p.mat2.col_stride);
+        }
+        for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
+            const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, t.item, r);
+            const int64_t a_at = bsri_dense_offset(&p.whole, whole, &p.mat1) +
+                                 (t.block_row * p.out.block_rows + t.row) * p.mat1.row_stride;
+            const int64_t b_at = bsri_dense_offset(&p.whole, whole, &p.mat2);
+            const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, a_at), m.a_mode, m.a_whole, dt};
+            const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, b_at), m.b_mode, m.b_whole, dt};
+            int64_t k = 0;
+            G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), row, col, [&](typename G::keys &keys) {
+#pragma unroll
+                for (int of = threadIdx.x; of < G::KS; of += 32) {
+                    const bool is = k + of < p.mat1.cols;
+                    keys.a[of] = is ? (k + of) * p.mat1.col_stride : -1, keys.b[of] = is ? (k + of) * p.mat2.row_stride : -1;
+                }
+                k += G::KS;
+            });
+        }
+        G::spread(s, c, row, col);
+        if constexpr (sizeof(sum) == 8) bsri_gather_store<double, G>(p, s, t);
+        else if constexpr (!G::T::INTEGER) bsri_gather_store<float, G>(p, s, t);
+        else if (p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32) bsri_gather_store<float, G>(p, s, t);
+        else bsri_gather_store<uint32_t, G>(p, s, t);
     }
 #endif
 }
@@ -5882,16 +7157,16 @@ __device__ __forceinline__ bool bsri_sampled_pipe_cut(bsri_sampled_pipe &ring, u
     if (other) ring.stage = 0, ring.stages = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
     return other;
 }
-/* A CTA's part: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the tiles
-   before that. */
+/* A part of a CTA: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the
+   tiles before that. Where they are dealt by bands: all tiles are `last`, and lane l's band has `start` before it. */
 struct bsri_wgmma_sampled_place {
     int64_t at, last;
     int group, start, whole;
 };
-/* Where the work of CTA number n begins; of a grid that the caller has capped, too. */
+/* Where the work of part number n begins; of a grid that the caller has capped, too. */
 __device__ __forceinline__ int64_t bsri_wgmma_sampled_from(const bsri_dev_wgmma_sampled &m, int64_t n) {
-    const int64_t each = (int)gridDim.x == m.grid ? m.each : m.total / gridDim.x;
-    return each * n + bsri_min(n, m.total - each * gridDim.x);
+    const int64_t parts = (int64_t)gridDim.x * m.rounds, each = (int)gridDim.x == m.grid ? m.each : m.total / parts;
+    return each * n + bsri_min(n, m.total - each * parts);
 }
 /* The last group that starts at or before `at`; every lane asks four places of its own. */
 __device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow, int64_t at) {
@@ -5934,6 +7209,10 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_assign(const bsri_dev_wgmma_s
     }
     const int all = __shfl_sync(~0u, sum, 31), least = all / grid, more = all - least * grid, most = least + (more != 0);
     if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + (blocks > 1)) return false;
+    if (m.whole == 2) {
+        place.last = all, place.start = sum - mine, place.whole = 2;
+        return true;
+    }
     place.at = least * me + min(me, more), place.last = place.at + least + (me < more);
     const int owner = 31 - __clz(__ballot_sync(~0u, sum - mine <= (int)place.at) | 1);
     place.group = __shfl_sync(~0u, first, owner), place.start = __shfl_sync(~0u, sum - mine, owner), place.whole = 1;
@@ -5944,9 +7223,10 @@ __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, 
     return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
 }
 /* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
-   others for their columns is far slower (note N23). */
+   others for their columns is far slower (note N23). lead: of a convolution's tap, of which col is a channel then. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
-                                                        int row, const int32_t (&batch)[4], int col, int boxes) {
+                                                        int row, const int32_t (&batch)[4], int col, uint32_t lead, int boxes) {
     const int lane = threadIdx.x % 32;
     if (lane == 0) {
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
@@ -5954,6 +7234,12 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
         for (int i = 0; i < m.a_boxes; i++)
             bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
                           batch[1]);
+    }
+    if (CONV) {
+        int32_t image[4];
+        bsri_im2col_at(m.conv, (uint32_t)k, image);
+        if (lane < boxes) bsri_tma_load_image(to + lane * m.b_box, &m.mat2, full, m.conv.rank, col, image, lead);
+        return;
     }
     if (lane < boxes)
         bsri_tma_load(to + lane * m.b_box, &m.mat2, full, m.b_across ? col : k, m.b_across ? k : col, batch[2], batch[3]);
@@ -5980,6 +7266,7 @@ struct bsri_wgmma_sampled_producer {
 };
 /* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three stages at least, so that none
    is ahead of another by a whole round. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, int64_t item, int row, int col,
                                                               int count) {
@@ -5991,14 +7278,20 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_w
         for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
+    const int first = CONV ? (int)item * m.share : 0; /* items of a convolution are shares of its pixels */
+    uint32_t lead = 0;
+    if (CONV) {
+        const uint32_t tap = (uint32_t)col / (uint32_t)m.conv.channels;
+        lead = bsri_im2col_lead(m.conv, tap), col -= (int)tap * m.conv.channels;
+    }
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
-        if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
+        if (m.batched && !CONV) bsri_wgmma_sampled_batch(m, item, r, batch);
         for (int i = 0; i < m.steps; i++, f.ring.advance(), f.loader = f.loader == 2 ? 0 : f.loader + 1) {
             if (f.loader != warp) continue;
             bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
-            bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
-                                            i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
+            bsri_wgmma_sampled_load<CONV>(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
+                                          first + i * m.depth, row, batch, col, lead, count * m.b_boxes);
         }
     }
 }
@@ -6042,6 +7335,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sam
     run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                              bsri_wgmma_sampled_producer &f, bsri_wgmma_sampled_run &run,
                                                              const bsri_mma_rows &r) {
@@ -6056,7 +7350,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wg
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
-        bsri_wgmma_sampled_produce_tile(m, s, f, run.item, run.row, col, n);
+        bsri_wgmma_sampled_produce_tile<CONV>(m, s, f, run.item, run.row, col, n);
         e += n;
     }
 }
@@ -6096,6 +7390,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_w
     return bsri_columns_next(s, s.part, r, m.view, m.group, m.shift);
 }
 /* This CTA's part of an item. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
                                                               const bsri_wgmma_sampled_place &place, int64_t item) {
@@ -6125,34 +7420,77 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
             if (m.group == 1) run.first += __shfl_sync(~0u, first, 0), run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
-            bsri_wgmma_sampled_produce_run(m, s, f, run, r);
+            bsri_wgmma_sampled_produce_run<CONV>(m, s, f, run, r);
         }
     }
 }
-/* Where this CTA begins in the item, if that is not known yet. */
-__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m, const void *crow,
-                                                                             int64_t at, int64_t last) {
+/* Whole tiles band by band: of some block rows beside each other all first tiles, then all second ones. CTAs take them in turn,
+   so that those which run at the same time want few rows of mat1 and few columns of mat2. */
+template <bool CONV>
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_bands(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                               bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
+                                                               const bsri_wgmma_sampled_place &place) {
+    const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32;
+    int band = -1, first = 0, blocks = 0, tiles = 0; /* of block row `lane` of the band */
+    for (int t = blockIdx.x; t < (int)place.last; t += gridDim.x) {
+        const int own = __popc(__ballot_sync(~0u, place.start <= t)) - 1, row = own * each + lane;
+        if (own != band) {
+            band = own, first = blocks = 0;
+            if (lane < each && row < m.rows) {
+                const bsri_view_span span = bsri_view_span_of(m.view, r.ptr, m.dt, row);
+                first = (int)span.first, blocks = (int)(bsri_view_span_of(m.view, r.ptr, m.dt, row + 1).before - span.before);
+            }
+            tiles = (blocks + m.entries - 1) / m.entries;
+        }
+        int at = t - __shfl_sync(~0u, place.start, own), low = 0, high = __reduce_max_sync(~0u, tiles);
+        while (low < high) { /* the round of tiles that it is in */
+            const int mid = (low + high) / 2;
+            if (__reduce_add_sync(~0u, min(tiles, mid + 1)) > at) high = mid;
+            else low = mid + 1;
+        }
+        at -= __reduce_add_sync(~0u, min(tiles, low));
+        const uint32_t some = __ballot_sync(~0u, tiles > low);
+        const int of = __ffs(__ballot_sync(~0u, tiles > low && __popc(some & ((1u << lane) - 1)) == at)) - 1;
+        const int from = low * m.entries, begin = __shfl_sync(~0u, first, of) + from;
+        bsri_wgmma_sampled_run run = {NULL, 0, (own * each + of) << m.bits, begin, 0, begin};
+        run.n = min(m.entries, __shfl_sync(~0u, blocks, of) - from);
+        bsri_wgmma_sampled_produce_run<CONV>(m, s, f, run, r);
+    }
+}
+/* Where the first part of a CTA begins, in the only item. */
+__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m) {
+    const int64_t at = bsri_wgmma_sampled_from(m, blockIdx.x), last = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_wgmma_sampled_place place = {at, last, 0, 0, 0};
-    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
+    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, m.crow, at);
     return place;
 }
 /* The fetching warps. */
+template <bool CONV>
 __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
-    const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
     bsri_wgmma_sampled_producer f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
-    int64_t x = m.batched ? bsri_wgmma_sampled_from(m, blockIdx.x) : 0, item = 0;
-    for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
-        if (m.batched) {
-            item = x / m.area;
-            const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
-            r.ptr = o.crow, r.col = o.col, x = item * m.area;
-            const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
-            place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
+    for (int round = 0; round < m.rounds; round++) {
+        const int64_t part = blockIdx.x + (int64_t)round * gridDim.x, from = bsri_wgmma_sampled_from(m, part);
+        const int64_t end = bsri_wgmma_sampled_from(m, part + 1);
+        int64_t x = m.batched ? from : 0, item = 0;
+        if (place.whole == 2) {
+            bsri_wgmma_sampled_produce_bands<CONV>(m, s, f, r, place);
+            break;
         }
-        bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
-        x += m.area;
+        for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
+            if (m.batched) {
+                item = x / m.area;
+                const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+                r.ptr = o.crow, r.col = o.col, x = item * m.area;
+            }
+            if (m.batched || round) {
+                place.at = bsri_max(from - x, 0), place.last = bsri_min(end - x, m.area);
+                place.group = bsri_wgmma_sampled_find(m, r.ptr, place.at), place.start = place.whole = 0;
+            }
+            bsri_wgmma_sampled_produce_item<CONV>(m, s, f, r, place, item);
+            x += m.area;
+        }
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
         bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[f.tiles.stage]), f.tiles.phase() ^ 1);
@@ -6262,42 +7600,66 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
         }
     }
 }
-/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
-template <class T, int N, int TA, int TB>
+/* A stage, of 128 products, whose sums leave the tensor core after it: 64 columns at a time. */
+template <class T, int N, int TA, int TB, int FIRST = 0>
+__device__ __forceinline__ void bsri_wgmma_sampled_promote(uint64_t x, uint64_t y, float (&sum)[128], float (&part)[32]) {
+    bsri_wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) bsri_wgmma<T, 64, TA, TB>::ss(part, x + k * 2, y + FIRST * (BSRI_WSAMPLED_LINE / 16) + k * 2, k);
+    bsri_wgmma_commit();
+    bsri_wgmma_wait<0>();
+    bsri_wgmma_done(part);
+#pragma unroll
+    for (int i = 0; i < 32; i++) sum[FIRST / 2 + i] += part[i];
+    if constexpr (FIRST + 64 < N) bsri_wgmma_sampled_promote<T, N, TA, TB, FIRST + 64>(x, y, sum, part);
+}
+/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. PROMOTED: as bsri_wgmma_ss has it. */
+template <class T, int N, int TA, int TB, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_mainloop(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                        bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     const int steps = m.reduce * m.steps;
     const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
-    const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
+    constexpr bool a_across = TA && T::BYTES == 2, b_across = TB && T::BYTES == 2; /* of bytes they are formats */
+    const uint32_t a_step = (a_across ? 2048 : 32) >> 4,
+                   b_step = (uint32_t)(b_across ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
-    if (!steps) {
+    float part[PROMOTED ? 32 : 1];
+    if (PROMOTED || !steps) {
 #pragma unroll
         for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+    }
+    if (PROMOTED) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) bsri_wgmma_unset(part[PROMOTED ? i : 0]);
     }
 #pragma unroll 1
     for (int i = 0; i < steps; i++, ring.advance()) { /* the first product is not added to what is there */
         const uint32_t at = ring.stage * ring.bytes;
         const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
         bsri_mbarrier_wait(full + 8 * ring.stage, ring.phase());
-        bsri_wgmma_fence();
+        if constexpr (PROMOTED) {
+            bsri_wgmma_sampled_promote<T, N, TA, TB>(x, y, sum, part);
+        } else {
+            bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++)
-            bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
-        bsri_wgmma_commit();
-        bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+            for (int k = 0; k < BSRI_WSAMPLED_LINE / 32; k++)
+                bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
+            bsri_wgmma_commit();
+            bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+        }
         if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * ring.stage);
     }
 }
 /* What wgmma wants to know at compile time is decided around the loop; all else is there once. */
-template <class T, int N>
+template <class T, int N, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                             bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
-    if (__builtin_expect(!m.a_across, 1)) {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 0, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 0, 0>(m, s, ring, a, b, sum);
+    if (__builtin_expect(!m.a_form, 1)) {
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 0, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 0, 0, PROMOTED>(m, s, ring, a, b, sum);
     } else {
-        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 1, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_mainloop<T, N, 1, 0>(m, s, ring, a, b, sum);
+        if (m.b_form) bsri_wgmma_sampled_mainloop<T, N, 1, 1, PROMOTED>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 1, 0, PROMOTED>(m, s, ring, a, b, sum);
     }
 }
 /* A warpgroup without columns in a tile gives its stages back. */
@@ -6310,10 +7672,11 @@ __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sam
     }
 }
 /* The multiplying warps. entry, mine: blocks side by side. */
-template <class T>
+template <class T, bool PROMOTED>
 __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          uint32_t base) {
-    const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
+    /* warpgroup 0 fetches. PROMOTED: the same in all lanes, as the compiler sees, which takes fewer registers. */
+    const int group = (PROMOTED ? __shfl_sync(~0u, (int)threadIdx.x / 128, 0) : (int)threadIdx.x / 128) - 1;
     bsri_sampled_pipe ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
     base = bsri_wgmma_desc_address(base); /* what is added to it stays within */
     for (;; tiles.advance()) {
@@ -6324,22 +7687,27 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
                                                                             : group ? count - half
                                                                                     : half)
                                                                            << m.shift;
-        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
-        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
+        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_LINE;
+        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_LINE;
         if (!count) return;
         bsri_sampled_pipe_cut(ring, bsri_wgmma_sampled_bytes(m, count));
-        const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        const int cols = mine << m.bits;
         float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
                            loop */
 #pragma unroll
         for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
-        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
-        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192>(m, s, ring, a, b, sum);
-        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
-        else if (cols) bsri_wgmma_sampled_multiply<T, 64>(m, s, ring, a, b, sum);
+        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128, PROMOTED>(m, s, ring, a, b, sum);
+        else if (cols) bsri_wgmma_sampled_multiply<T, 64, PROMOTED>(m, s, ring, a, b, sum);
         else bsri_wgmma_sampled_pass(m, s, ring);
+        const int thread = PROMOTED ? bsri_dev_thread() : (int)threadIdx.x, line = row + thread / 32 % 4 * 16 + thread % 32 / 4;
         const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
-        if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
+        if constexpr (T::F8) {
+            if (m.plain && m.p.out.dtype == BSR_F16) bsri_wgmma_sampled_store<bsri_mma_f16>(m, tile, o, sum, line, entry, mine);
+            else if (m.plain) bsri_wgmma_sampled_store<bsri_mma_bf16>(m, tile, o, sum, line, entry, mine);
+            else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
+        } else if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
         else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
         bsri_mbarrier_arrive(bsri_smem_address(&s.tile_empty[tiles.stage])); /* each thread has read */
     }
@@ -6354,7 +7722,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
    Shared memory:
      dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 stages of equal size, multiples of 1 KB; small tiles have more stages,
                and the ring is cut anew where their number changes. A stage is
-       0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
+       0       mat2: count x b_boxes boxes of b_box bytes, m.depth products deep; an entry has one, or one for each 64 columns
        behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
      static:   bsri_wgmma_sampled_storage
 
@@ -6388,9 +7756,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     BSRI_ENTER;
     if (threadIdx.x < BSRI_PRODUCERS) { /* looks where it begins, while others make the barriers */
         bsri_pdl_wait();
-        if (!m.batched)
-            place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
-                                             bsri_wgmma_sampled_from(m, blockIdx.x + 1));
+        if (!m.batched) place = bsri_wgmma_sampled_begin(m);
     } else if (threadIdx.x < BSRI_PRODUCERS + BSRI_GROUP) {
         const int i = threadIdx.x - BSRI_PRODUCERS;
         bsri_mbarrier_init(bsri_smem_address(&s.full[i]), 1);
@@ -6406,21 +7772,21 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
     __syncthreads();
     bsri_pdl_wait();
     if (threadIdx.x < BSRI_PRODUCERS) {
-        bsri_setmaxnreg_dec<120>();
-        bsri_wgmma_sampled_produce(m, s, place, base);
+        bsri_setmaxnreg_dec<504 - 2 * L::CONSUMES>(); /* 504 = 3 x 168: what the CTA has at its start */
+        bsri_wgmma_sampled_produce<L::CONV>(m, s, place, base);
     } else {
-        bsri_setmaxnreg_inc<192>();
-        bsri_wgmma_sampled_consume<T>(m, s, base);
+        bsri_setmaxnreg_inc<L::CONSUMES>();
+        bsri_wgmma_sampled_consume<T, L::PROMOTED>(m, s, base);
     }
 #endif
 }
 
 /* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
 static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsri_tensor_batch *batch, const bsr_dense *d,
-                                  int64_t others, int64_t inner, int along, int wide, int pairs) {
+                                  int64_t others, int64_t inner, int along, int depth, int wide, int pairs) {
     const int64_t unit = (int64_t)bsr_dtype_size(d->dtype), line = d->col_stride == 1 ? d->row_stride : d->col_stride;
     const int64_t size[2] = {along ? inner : others, along ? others : inner};
-    const int32_t box[4] = {along ? BSRI_WSAMPLED_DEPTH : wide, along ? wide : BSRI_WSAMPLED_DEPTH, 1, 1};
+    const int32_t box[4] = {along ? depth : wide, along ? wide : depth, 1, 1};
     if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, batch)) return 0;
     const int64_t sizes[4] = {size[0], size[1], batch->size[0], batch->size[1]};
     const int64_t stride[3] = {line * unit, bsri_max(16, batch->stride[0] * unit), bsri_max(16, batch->stride[1] * unit)};
@@ -6429,16 +7795,1382 @@ static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsr
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry) {
     const int along1 = p->mat1.col_stride == 1, along2 = p->mat2.col_stride != 1;
     const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64,
-              lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
-    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
-    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
-    m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
-    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+              lines = along2 ? BSRI_WSAMPLED_LINE : 2 * cols;
+    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_LINE;
+    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_LINE;
+    m->a_kind = bsri_wgmma_desc_bits(along1 ? BSRI_WSAMPLED_LINE : 128, 0);
+    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : m->depth * lines);
+    if (m->conv.rank) /* all pixels, of which an item has a share */
+        return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, m->pixels, along1, m->depth, rows, 0) &&
+               bsri_image_map(ctx, &m->mat2, p->mat2.dtype, &m->conv, cols, m->depth, lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
-    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
+    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, m->depth, rows,
                                   along1 && along2) &&
-           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
+           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, m->depth, cols,
                                   along1 && along2);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-simt: convolutions and their gradients, any dtype, layout, block size                   */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where something stands in the image that is read: an element, and a place on each axis. A pixel of the result and what it is
+   multiplied with have one each, which add up. */
+struct bsri_conv_spot {
+    int64_t at, q[3];
+};
+/* Pixel n of a grid: its image, its place in the grid. */
+struct bsri_conv_pixel {
+    int64_t image, q[3];
+    __device__ __forceinline__ bsri_conv_pixel(const bsri_pixel_grid &g, int64_t n) {
+#pragma unroll
+        for (int a = 2; a >= 0; a--) {
+            const int64_t rest = n / g.count[a];
+            q[a] = n - rest * g.count[a], n = rest;
+        }
+        image = n;
+    }
+};
+__device__ __forceinline__ bsri_conv_spot bsri_conv_spot_of(const bsri_image &x, int64_t at, const int64_t (&q)[3]) {
+    bsri_conv_spot s;
+    s.at = at;
+#pragma unroll
+    for (int a = 0; a < 3; a++) s.q[a] = q[a], s.at += q[a] * x.stride[a];
+    return s;
+}
+/* From where a pixel's taps lead on; where a tap leads, to channel c. */
+__device__ __forceinline__ bsri_conv_spot bsri_conv_seen(const bsri_conv_geometry &e, const bsri_conv_pixel &p) {
+    int64_t q[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) q[a] = p.q[a] * (e.turned ? 1 : e.taps.stride[a]);
+    return bsri_conv_spot_of(e.x, p.image * e.x.step, q);
+}
+__device__ __forceinline__ bsri_conv_spot bsri_conv_tap(const bsri_conv_geometry &e, const bsri_pixel_grid &g, int64_t tap,
+                                                        int64_t c) {
+    int64_t offset[3];
+    bsri_conv_offset(&e, &g, tap, offset);
+    return bsri_conv_spot_of(e.x, c * e.x.channel, offset);
+}
+template <class A>
+__device__ __forceinline__ A bsri_conv_number(const bsri_image &x, const bsri_conv_spot &a, const bsri_conv_spot &b) {
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        if ((uint64_t)(a.q[i] + b.q[i]) >= (uint64_t)x.size[i]) return A(0);
+    return bsri_dev_number<A>(x.data, x.dtype, a.at + b.at);
+}
+
+/* A tile: pixels of a grid, rows of a block row of w or, in a data gradient, channels of a group. */
+struct bsri_conv_tile_at {
+    bsri_pixel_grid grid;
+    int64_t pixel, cols, row, rows, group;
+    int64_t from, to, all; /* stored blocks that may add to it, places to look for them at */
+    __device__ __forceinline__ bsri_conv_tile_at(const bsri_dev_conv &m, int64_t work, int tile_rows, int tile_cols) {
+        const bsri_conv_geometry &e = m.geo;
+        const bsr_matrix &w = m.of.a;
+        const int64_t unit = work % m.units, line = unit / m.parts, first = unit % m.parts * tile_rows, br = w.block_rows;
+        work /= m.units, pixel = work % m.panels * tile_cols;
+        bsri_conv_grid(&e, work / m.panels, &grid);
+        cols = bsri_min(tile_cols, grid.all - pixel), from = to = all = 0, group = e.turned ? line : 0;
+        row = e.turned ? first : line * br + first;
+        rows = bsri_min(tile_rows, e.turned ? e.channels - first : bsri_min(br - first, e.y.channels - row));
+        if (cols <= 0 || rows <= 0 || !m.any) return;
+        const int64_t f0 = e.turned ? group * e.filters : line * br, f1 = e.turned ? f0 + e.filters : f0 + 1;
+        if (f0 == f1) return;
+        from = bsri_index(w.crow_indices, w.index_dtype, f0 / br);
+        to = bsri_index(w.crow_indices, w.index_dtype, (f1 - 1) / br + 1);
+        /* of a block: the taps that it may have, or the groups that the rows belong to */
+        all = (to - from) * (e.turned ? (w.block_cols + e.channels - 2) / e.channels + 1
+                                      : (row + rows - 1) / e.filters - row / e.filters + 1);
+    }
+};
+/* What a stored block adds to a tile: `count` products, of its columns or, in a data gradient, its rows. */
+struct bsri_conv_share {
+    int64_t value, first, tap; /* the first product's weight of the tile's row 0; first column of w, or filter; tap, or group */
+    int32_t low, high;         /* rows of the tile */
+};
+__device__ __forceinline__ int64_t bsri_conv_look_forward(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                          bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t turn = n / (t.to - t.from), entry = t.from + n - turn * (t.to - t.from);
+    p.tap = t.row / e.filters + turn, p.first = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    p.low = (int32_t)(bsri_max(t.row, p.tap * e.filters) - t.row);
+    p.high = (int32_t)(bsri_min(t.row + t.rows, (p.tap + 1) * e.filters) - t.row);
+    p.value = entry * m.ws[0] + t.row % w.block_rows * m.ws[1];
+    return bsri_max(0, bsri_min(w.block_cols, e.inner - p.first));
+}
+__device__ __forceinline__ int64_t bsri_conv_look_back(const bsri_dev_conv &m, const bsri_conv_tile_at &t, int64_t n,
+                                                       bsri_conv_share &p) {
+    const bsri_conv_geometry &e = m.geo;
+    const bsr_matrix &w = m.of.a;
+    const int64_t entry = t.from + n % (t.to - t.from), k = bsri_index(w.col_indices, w.index_dtype, entry) * w.block_cols;
+    const int64_t end = bsri_min(k + w.block_cols, e.inner);
+    int64_t offset[3];
+    p.tap = k / e.channels + n / (t.to - t.from);
+    const int64_t c = p.tap * e.channels, low = bsri_max(bsri_max(k - c, 0), t.row) - t.row;
+    const int64_t high = bsri_min(bsri_min(end - c, e.channels), t.row + t.rows) - t.row;
+    if (low >= high || !bsri_conv_offset(&e, &t.grid, p.tap, offset)) return 0;
+    const int64_t line = bsri_dev_row_of(w.crow_indices, w.index_dtype, bsri_block_rows(&w), entry) * w.block_rows;
+    p.first = bsri_max(line, t.group * e.filters), p.low = (int32_t)low, p.high = (int32_t)high;
+    p.value = entry * m.ws[0] + (p.first - line) * m.ws[1] + (c + t.row - k) * m.ws[2];
+    return bsri_min(line + w.block_rows, (t.group + 1) * e.filters) - p.first;
+}
+template <class L> struct bsri_conv_simt_shared {
+    static constexpr int KC = bsri_simt<L>::KC;
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot pixel[L::COLS], product[KC];
+    int64_t value[KC];        /* weight of the tile's row 0 */
+    int32_t low[KC], high[KC]; /* rows that a product belongs to */
+    bsri_conv_share piece[L::THREADS];
+    int32_t start[L::THREADS + 1], sum[L::THREADS / 32]; /* products before each piece, of each warp's pieces */
+};
+/* All threads: products before each thread's piece. */
+template <class L> __device__ __forceinline__ void bsri_conv_count(bsri_conv_simt_shared<L> &s, int32_t mine) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t sum = mine, before = 0;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int32_t left = __shfl_up_sync(~0u, sum, i);
+        if (lane >= i) sum += left;
+    }
+    if (lane == 31) s.sum[warp] = sum;
+    __syncthreads();
+    for (int i = 0; i < warp; i++) before += s.sum[i];
+    s.start[threadIdx.x + 1] = before + sum;
+    if (threadIdx.x == 0) s.start[0] = 0;
+    __syncthreads();
+}
+/* Products [k0, k0 + kc) of the pieces at hand. Each is added to its own rows only: others may meet Inf or NaN there. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_multiply(const bsri_dev_conv &m, bsri_conv_simt_shared<L> &s,
+                                                   const bsri_conv_tile_at &t, int32_t k0, int kc,
+                                                   typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const bsri_conv_geometry &e = m.geo;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    const int64_t am = m.ws[e.turned ? 2 : 1], ak = m.ws[e.turned ? 1 : 2];
+    if ((int)threadIdx.x < kc) {
+        const int32_t own = k0 + (int32_t)threadIdx.x;
+        int low = 0, high = THREADS;
+        while (high - low > 1) {
+            const int mid = (low + high) / 2;
+            if (s.start[mid] <= own) low = mid;
+            else high = mid;
+        }
+        const bsri_conv_share &p = s.piece[low];
+        const int64_t i = p.first + own - s.start[low], tap = e.turned ? p.tap : i / e.channels;
+        s.product[threadIdx.x] = bsri_conv_tap(e, t.grid, tap, e.turned ? i : p.tap * e.channels + i - tap * e.channels);
+        s.value[threadIdx.x] = p.value + (own - s.start[low]) * ak;
+        s.low[threadIdx.x] = p.low, s.high[threadIdx.x] = p.high;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
+        const bool in = k < kc && r >= s.low[k] && r < s.high[k];
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(m.of.a.values, m.of.a.dtype, s.value[k] + r * am) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i / KC : i % TN, k = e.x.channel == 1 ? i % KC : i / TN;
+        s.tile.b[k][n] = n < t.cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[n], s.product[k]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        const int low = s.low[k] - ty * Tile::RM, high = s.high[k] - ty * Tile::RM;
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (i < low || i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* Stores a tile; a thread has pixels of one column. */
+template <class G, class L>
+static __device__ void bsri_conv_simt_finish(const bsri_dev_conv &m, const bsri_conv_simt_shared<L> &s,
+                                             const bsri_conv_tile_at &t, double alpha, double beta) {
+    typedef bsri_simt<L> Tile;
+    const bsri_conv_geometry &e = m.geo;
+    const int n = threadIdx.x % Tile::TN;
+    if (n >= t.cols) return;
+    const bsri_conv_pixel p(t.grid, t.pixel + n);
+    int64_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = t.grid.first[a] + p.q[a] * t.grid.step[a];
+    const bsri_dev_writer<G> finish(m.of, alpha, beta, (p.image * e.y.size[0] + at[0]) * e.y.size[1] + at[1]);
+    const int64_t row = t.row + (e.turned ? t.group * e.channels : 0);
+    for (int r = threadIdx.x / Tile::TN; r < t.rows; r += L::THREADS / Tile::TN)
+        finish(Tile::template at<G>(s.tile, r, n), row + r, at[2]);
+}
+/* bsri_conv_simt: a CTA takes tiles of out. Threads look for blocks that add to a tile, a piece each, and then all multiply the
+   products of these pieces, 16 at a time: weights and pixels come to shared memory, each by its address. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_simt(const __grid_constant__ bsri_dev_conv m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_simt_shared<L> s;
+    const bsri_dev_product &p = m.of;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = m.phases * m.panels * m.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_tile_at t(m, work, Tile::TM, Tile::TN);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (t.cols <= 0 || t.rows <= 0) continue;
+        for (int n = threadIdx.x; n < t.cols; n += L::THREADS)
+            s.pixel[n] = bsri_conv_seen(m.geo, bsri_conv_pixel(t.grid, t.pixel + n));
+        for (int64_t at = 0; at < t.all && alpha != 0.0; at += L::THREADS) {
+            const int64_t own = at + threadIdx.x;
+            int64_t n = 0;
+            if (own < t.all)
+                n = m.geo.turned ? bsri_conv_look_back(m, t, own, s.piece[threadIdx.x])
+                                 : bsri_conv_look_forward(m, t, own, s.piece[threadIdx.x]);
+            bsri_conv_count(s, (int32_t)n);
+            const int32_t count = s.start[L::THREADS];
+            for (int32_t k = 0; k < count; k += Tile::KC)
+                bsri_conv_multiply(m, s, t, k, (int)bsri_min(Tile::KC, count - k), sum);
+            __syncthreads();
+        }
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_conv_simt_finish<float>(m, s, t, alpha, beta);
+        else bsri_conv_simt_finish<F>(m, s, t, alpha, beta);
+        __syncthreads();
+    }
+}
+
+/* --- weight gradients: columns of a stored block are taps and channels, its products pixels --- */
+template <class L> struct bsri_conv_weights_shared {
+    typename bsri_simt<L>::shared tile;
+    bsri_conv_spot column[L::COLS], pixel[L::THREADS];
+    int64_t dy[L::THREADS]; /* where channel 0 of these pixels stands there */
+};
+/* Adds pixels [k0, k0 + kc) of those at hand to rows [low, high) of a tile. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_multiply(const bsri_conv_geometry &e, bsri_conv_weights_shared<L> &s,
+                                                           int64_t row, int low, int high, int cols, int k0, int kc,
+                                                           typename L::number (&sum)[L::RM][L::RN]) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC, THREADS = L::THREADS;
+    const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+    for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
+        const int r = e.y.channel == 1 ? i % TM : i / KC, k = e.y.channel == 1 ? i / TM : i % KC;
+        const bool in = k < kc && r >= low && r < high;
+        s.tile.a[k][r] = in ? bsri_dev_number<A>(e.y.data, e.y.dtype, s.dy[k0 + k] + (row + r) * e.y.channel) : A(0);
+    }
+    for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
+        const int n = e.x.channel == 1 ? i % TN : i / KC, k = e.x.channel == 1 ? i / TN : i % KC;
+        s.tile.b[k][n] = n < cols && k < kc ? bsri_conv_number<A>(e.x, s.pixel[k0 + k], s.column[n]) : A(0);
+    }
+    __syncthreads();
+    for (int k = 0; k < kc; k++) {
+        A y[Tile::RN];
+#pragma unroll
+        for (int j = 0; j < Tile::RN; j++) y[j] = s.tile.b[k][tx + j * Tile::TX];
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++) {
+            if (ty * Tile::RM + i < low || ty * Tile::RM + i >= high) continue;
+            const A x = s.tile.a[k][ty * Tile::RM + i];
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++)
+                if (tx + j * Tile::TX < cols) sum[i][j] += x * y[j];
+        }
+    }
+    __syncthreads();
+}
+/* The part of a block from (row, col) of w on, rows of which one group after another adds up. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_sum(const bsri_dev_conv_weights &m, bsri_conv_weights_shared<L> &s, int64_t row,
+                                                      int64_t rows, int64_t col, int64_t cols,
+                                                      typename L::number (&sum)[L::RM][L::RN]) {
+    constexpr int KC = bsri_simt<L>::KC;
+    const bsri_conv_geometry &e = m.geo;
+    bsri_pixel_grid grid;
+    bsri_conv_grid(&e, 0, &grid);
+    rows = bsri_min(rows, e.y.channels - row), cols = bsri_min(cols, e.inner - col);
+    for (int64_t r = row, end; r < row + rows && cols > 0; r = end) {
+        const int64_t group = r / e.filters;
+        end = bsri_min(row + rows, (group + 1) * e.filters);
+        for (int n = threadIdx.x; n < cols; n += L::THREADS) {
+            const int64_t tap = (col + n) / e.channels;
+            s.column[n] = bsri_conv_tap(e, grid, tap, group * e.channels + col + n - tap * e.channels);
+        }
+        for (int64_t at = 0; at < m.pixels; at += L::THREADS) {
+            const int some = (int)bsri_min(L::THREADS, m.pixels - at);
+            if ((int)threadIdx.x < some) {
+                const bsri_conv_pixel p(grid, at + threadIdx.x);
+                s.pixel[threadIdx.x] = bsri_conv_seen(e, p);
+                s.dy[threadIdx.x] = bsri_conv_spot_of(e.y, p.image * e.y.step, p.q).at;
+            }
+            __syncthreads();
+            for (int k = 0; k < some; k += KC)
+                bsri_conv_weights_multiply(e, s, row, (int)(r - row), (int)(end - row), (int)cols, k, min(KC, some - k), sum);
+        }
+    }
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_conv_weights_simt(const __grid_constant__ bsri_dev_conv_weights m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ bsri_conv_weights_shared<L> s;
+    const bsri_dev_sampled &p = m.of;
+    const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
+    const int64_t total = p.out.nnz * p.subs * p.panels;
+    const int dt = p.out.index_dtype;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t col = work % p.panels * Tile::TN, row = work / p.panels % p.subs * Tile::TM, at = work / p.panels / p.subs;
+        const int64_t rows = bsri_min(Tile::TM, br - row), cols = bsri_min(Tile::TN, bc - col);
+        A sum[Tile::RM][Tile::RN] = {};
+        if (p.alpha != 0.0)
+            bsri_conv_weights_sum(m, s, bsri_dev_row_of(p.out.crow_indices, dt, rows_in, at) * br + row, rows,
+                                  bsri_index(p.out.col_indices, dt, at) * bc + col, cols, sum);
+        Tile::spread(s.tile, sum);
+        if (Tile::real(p.out.dtype)) bsri_simt_finish_block<float, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        else bsri_simt_finish_block<F, Tile>(p, s.tile, 0, at, row, col, (int)rows, (int)cols);
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-addresses: pixels, taps and epilogues by 32 bits; lists of data gradients               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A place in an image by 32 bits: pieces of 16 bytes to it, and where it is on each axis. As bsri_conv_spot, pixels and taps add
+   up; what is no pixel stands so far beside the image that no tap leads back. */
+__device__ __forceinline__ int4 bsri_conv_place(const bsri_dev_pieces &x, int32_t image, const int32_t (&q)[3]) {
+    return make_int4(image * x.step[0] + q[0] * x.step[1] + q[1] * x.step[2] + q[2] * x.step[3], q[0], q[1], q[2]);
+}
+__device__ __forceinline__ bool bsri_conv_is_inside(const bsri_dev_pieces &x, const int4 &a, const int4 &b) {
+    return (uint32_t)(a.y + b.y) < (uint32_t)x.size[0] && (uint32_t)(a.z + b.z) < (uint32_t)x.size[1] &&
+           (uint32_t)(a.w + b.w) < (uint32_t)x.size[2];
+}
+/* Pixel n of a grid, in 32 bits: its image and place. */
+__device__ __forceinline__ int32_t bsri_conv_split(const bsri_pixel_grid &g, uint32_t n, int32_t (&q)[3]) {
+#pragma unroll
+    for (int a = 2; a >= 0; a--) {
+        const uint32_t rest = n / (uint32_t)g.count[a];
+        q[a] = (int32_t)(n - rest * (uint32_t)g.count[a]), n = rest;
+    }
+    return (int32_t)n;
+}
+__device__ __forceinline__ int4 bsri_conv_see_from(const bsri_conv_geometry &e, const bsri_dev_pieces &x, int32_t image,
+                                                   const int32_t (&q)[3]) {
+    int32_t at[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) at[a] = q[a] * (e.turned ? 1 : (int32_t)e.taps.stride[a]);
+    return bsri_conv_place(x, image, at);
+}
+__device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const int64_t (&offset)[3]) {
+    const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
+    return bsri_conv_place(x, 0, q);
+}
+/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
+__device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8],
+                                                const int4 &at, int64_t row, int n) {
+    const bsri_dev_product &p = m.of.of;
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= alpha;
+#pragma unroll 1
+    for (int k = 0; k < 5; k++) {
+        const bsri_dev_channels &o = m.operand[k];
+        const bsri_dev_operand to = {o.data, 0, 0, o.dtype, 0};
+        const int64_t from = at.x * o.step[0] + at.y * o.step[1] + at.z * o.step[2] + at.w * o.step[3] + row * o.rs;
+        if (!o.data || (k == 2 && beta == 0.0f)) continue;
+        if (k < 4) {
+            bsri_dev_load8(x, to, from, o.rs, n);
+            const float times = k == 2 ? beta : 1.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : __fmaf_rn(times, x[i], v[i]);
+            continue;
+        }
+        if (bsri_last_step(&p) < 2) {
+            bsri_dev_activate(v, p.activation);
+        } else {
+            bsr_position place;
+            place.batch = ((int64_t)at.x * m.of.geo.y.size[0] + at.y) * m.of.geo.y.size[1] + at.z, place.head = 0;
+            place.col = at.w;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                place.row = row + i;
+                if (i < n) v[i] = bsri_dev_last(p, v[i], place);
+            }
+        }
+        bsri_dev_store8(to, from, o.rs, n, v);
+    }
+}
+
+/* The first entry of [at, end) whose row of blocks is `row` or a later one. */
+__device__ __forceinline__ int32_t bsri_conv_first_of(const void *rows, int dt, int32_t at, int32_t end, int32_t row) {
+    while (at < end) {
+        const int32_t mid = (at + end) / 2;
+        if (bsri_dev_index(rows, dt, mid) < row) at = mid + 1;
+        else end = mid;
+    }
+    return at;
+}
+/* bsri_conv_turn: a CTA has a line. */
+struct bsri_conv_turn_storage {
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1], warp[8];
+};
+/* Where the entries of a line of the index that are a group's stand. */
+__device__ __forceinline__ int2 bsri_conv_turn_range(const bsri_dev_conv_turn &m, int32_t line, int32_t group) {
+    int32_t at = bsri_dev_index(m.ccol, m.dt, line), end = bsri_dev_index(m.ccol, m.dt, line + 1);
+    if (m.groups > 1) {
+        at = bsri_conv_first_of(m.row, m.dt, at, end, group * m.rows);
+        end = bsri_conv_first_of(m.row, m.dt, at, end, (group + 1) * m.rows);
+    }
+    return make_int2(at, end);
+}
+__device__ __forceinline__ int32_t bsri_conv_turn_sum(bsri_conv_turn_storage &s, int32_t mine) {
+    const int lane = threadIdx.x % 32;
+    int32_t all = 0;
+#pragma unroll
+    for (int i = 16; i; i /= 2) mine += __shfl_xor_sync(~0u, mine, i);
+    if (lane == 0) s.warp[threadIdx.x / 32] = mine;
+    __syncthreads();
+    for (int i = 0; i < 8; i++) all += s.warp[i];
+    return all;
+}
+__device__ __forceinline__ void bsri_dev_put_index(void *array, int dt, int64_t i, int32_t x) {
+    if (dt == BSR_I64) ((int64_t *)array)[i] = x;
+    else ((int32_t *)array)[i] = x;
+}
+static __global__ void __launch_bounds__(256) bsri_conv_turn(const __grid_constant__ bsri_dev_conv_turn m BSRI_GATE) {
+    __shared__ bsri_conv_turn_storage s;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    bsri_pdl_wait();
+    for (int32_t line = blockIdx.x; line < m.groups * m.per_tap; line += gridDim.x) {
+        const int32_t group = line / m.per_tap, own = line - group * m.per_tap;
+        int32_t before = 0; /* entries of this group's lines before this one */
+        __syncthreads();
+        for (int i = threadIdx.x; i < m.taps * own; i += 256) {
+            const int2 r = bsri_conv_turn_range(m, i / own * m.per_tap + i % own, group);
+            before += r.y - r.x;
+        }
+        before = bsri_conv_turn_sum(s, before) + bsri_dev_index(m.crow, m.dt, group * m.rows);
+        for (int t = threadIdx.x; t < m.taps; t += 256) {
+            const int2 r = bsri_conv_turn_range(m, (m.taps - 1 - t) * m.per_tap + own, group);
+            s.begin[t] = r.x, s.start[t + 1] = r.y - r.x;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.start[0] = 0;
+            for (int t = 0; t < m.taps; t++) s.start[t + 1] += s.start[t];
+        }
+        __syncthreads();
+        const int32_t count = s.start[m.taps];
+        if (threadIdx.x == 0) bsri_dev_put_index(m.ptr, m.dt, line, before);
+        if (threadIdx.x == 0 && line + 1 == m.groups * m.per_tap) bsri_dev_put_index(m.ptr, m.dt, line + 1, before + count);
+        for (int i = threadIdx.x; i < count; i += 256) {
+            int low = 0, high = m.taps;
+            while (high - low > 1) {
+                const int mid = (low + high) / 2;
+                if (s.start[mid] <= i) low = mid;
+                else high = mid;
+            }
+            const int32_t from = s.begin[low] + i - s.start[low];
+            bsri_dev_put_index(m.col, m.dt, before + i, low * m.rows + bsri_dev_index(m.row, m.dt, from) - group * m.rows);
+            bsri_dev_put_index(m.at, m.dt, before + i, bsri_dev_index(m.position, m.dt, from));
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-alone: depthwise convolutions and their data gradients                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight channels of a pixel. */
+template <class T> __device__ __forceinline__ void bsri_conv_alone_load(float (&x)[8], const char *from) {
+    if constexpr (T::BYTES == 2) {
+        const uint4 q = *(const uint4 *)from;
+        const uint32_t all[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float v[2];
+            bsri_dev_unpack(v, all[i], T::DTYPE);
+            x[2 * i] = v[0], x[2 * i + 1] = v[1];
+        }
+    } else {
+        const float4 v = ((const float4 *)from)[0], w = ((const float4 *)from)[1];
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
+    }
+}
+struct bsri_conv_alone_storage {
+    bsri_pixel_grid grid;
+    int4 tap[BSRI_CONV_TAPS]; /* those that the grid has: where each leads, */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is */
+    int32_t taps;
+};
+/* Weights of `channels` from the first one on, a line for each tap; which of eight are there, a word for each tap and eight. */
+__device__ __forceinline__ void bsri_conv_alone_weights(const bsri_dev_conv_alone &m, float *w, uint32_t *has, int64_t first,
+                                                        int channels) {
+    const bsri_dev_conv &c = m.c.of;
+    const bsr_matrix &a = c.of.a;
+    const int taps = (int)c.geo.taps.all, dt = a.index_dtype, line = m.vectors * 8;
+    for (int i = threadIdx.x; i < taps * line; i += blockDim.x) w[i] = 0.0f;
+    for (int i = threadIdx.x; i < taps * m.vectors; i += blockDim.x) has[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < channels; i += blockDim.x) {
+        const int64_t row = (first + i) / a.block_rows, inside = first + i - row * a.block_rows;
+        const int64_t end = bsri_index(a.crow_indices, dt, row + 1);
+        for (int64_t p = bsri_index(a.crow_indices, dt, row); p < end; p++) {
+            const int64_t k = bsri_index(a.col_indices, dt, p) * a.block_cols, some = bsri_min(a.block_cols, taps - k);
+            for (int64_t j = 0; j < some; j++) {
+                w[(k + j) * line + i] +=
+                    bsri_dev_number<float>(a.values, a.dtype, p * c.ws[0] + inside * c.ws[1] + j * c.ws[2]);
+                atomicOr(&has[(k + j) * m.vectors + i / 8], 1u << i % 8);
+            }
+        }
+    }
+}
+/* bsri_conv_alone: a CTA has vectors eights of channels and takes runs of pixels, vectors threads each.
+
+   Shared memory:
+     dynamic:  weights of all taps in f32, then which are there
+     static:   bsri_conv_alone_storage */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_alone(const __grid_constant__ bsri_dev_conv_alone m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename L::type T;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_alone_storage s;
+    constexpr int PIXELS = BSRI_ALONE_PIXELS;
+    const bsri_dev_conv &c = m.c.of;
+    const bsri_conv_geometry &e = c.geo;
+    const bsri_dev_pieces &x = m.c.x;
+    const float alpha = (float)(c.of.alpha_ptr ? *c.of.alpha_ptr : c.of.alpha);
+    const float beta = (float)(c.of.beta_ptr ? *c.of.beta_ptr : c.of.beta);
+    const int taps = (int)e.taps.all, slots = (int)blockDim.x / m.vectors, slot = (int)threadIdx.x / m.vectors;
+    float *const w = (float *)bsri_shared;
+    uint32_t *const has = (uint32_t *)(w + taps * m.vectors * 8);
+    for (int32_t work = blockIdx.x; work < m.chunks * m.teams * (int32_t)c.phases; work += gridDim.x) {
+        const int32_t chunk = work % m.chunks, team = work / m.chunks % m.teams;
+        const int64_t first = (int64_t)chunk * m.vectors * 8, channels = bsri_min(m.vectors * 8, e.y.channels - first);
+        const int own = (int)threadIdx.x % m.vectors; /* eight of the chunk */
+        __syncthreads();
+        if (threadIdx.x == 0) bsri_conv_grid(&e, work / m.chunks / m.teams, &s.grid);
+        bsri_conv_alone_weights(m, w, has, first, c.any && alpha != 0.0f ? (int)channels : 0);
+        __syncthreads();
+        for (int t = threadIdx.x; t < taps; t += blockDim.x) {
+            int64_t offset[3];
+            s.id[t] = bsri_conv_offset(&e, &s.grid, t, offset), s.tap[t] = bsri_conv_lead(x, offset);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.taps = 0;
+            for (int t = 0; t < taps; t++)
+                if (s.id[t]) s.tap[s.taps] = s.tap[t], s.id[s.taps++] = t;
+        }
+        __syncthreads();
+        const int32_t line_runs = (int32_t)((s.grid.count[2] + PIXELS - 1) / PIXELS);
+        const int64_t runs = s.grid.images * s.grid.count[0] * s.grid.count[1] * line_runs;
+        for (int64_t run = (int64_t)team * slots + slot; run < runs && slot < slots && own * 8 < channels;
+             run += (int64_t)m.teams * slots) {
+            const uint32_t line = (uint32_t)run / (uint32_t)line_runs, col = ((uint32_t)run - line * line_runs) * PIXELS;
+            const int32_t see = e.turned ? 1 : (int32_t)e.taps.stride[2];
+            int32_t q[3];
+            const int32_t image = bsri_conv_split(s.grid, line * (uint32_t)s.grid.count[2] + col, q);
+            const int4 at = bsri_conv_see_from(e, x, image, q);
+            const char *const from = x.data + (first + own * 8) * T::BYTES;
+            float sum[PIXELS][8] = {};
+            for (int t = 0; t < s.taps; t++) {
+                const int4 lead = s.tap[t];
+                const uint32_t there = has[s.id[t] * m.vectors + own];
+                if (!there || (uint32_t)(at.y + lead.y) >= (uint32_t)x.size[0] ||
+                    (uint32_t)(at.z + lead.z) >= (uint32_t)x.size[1])
+                    continue;
+                const float4 *const by = (const float4 *)(w + (s.id[t] * m.vectors + own) * 8);
+                const float4 w0 = by[0], w1 = by[1];
+                const float weight[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+                const char *const place = from + (int64_t)(at.x + lead.x) * 16;
+#pragma unroll
+                for (int j = 0; j < PIXELS; j++) {
+                    float v[8] = {};
+                    if ((uint32_t)(at.w + lead.w + j * see) < (uint32_t)x.size[2])
+                        bsri_conv_alone_load<T>(v, place + (int64_t)j * see * x.step[3] * 16);
+                    if (there == 255) {
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = fmaf(weight[i], v[i], sum[j][i]);
+                    } else { /* what is not stored does not meet Inf or NaN */
+#pragma unroll
+                        for (int i = 0; i < 8; i++) sum[j][i] = there >> i & 1 ? fmaf(weight[i], v[i], sum[j][i]) : sum[j][i];
+                    }
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < PIXELS; j++) {
+                const int32_t to = (int32_t)(s.grid.first[2] + (q[2] + j) * s.grid.step[2]);
+                if (q[2] + j < s.grid.count[2])
+                    bsri_conv_eight(m.c, alpha, beta, sum[j],
+                                    make_int4(image, (int32_t)(s.grid.first[0] + q[0] * s.grid.step[0]),
+                                              (int32_t)(s.grid.first[1] + q[1] * s.grid.step[1]), to),
+                                    first + own * 8, 8);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-mma: convolutions and data gradients by mma.sync                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_MMA_CODE
+/* Copies 16 bytes that a tap sees of a pixel, `bytes` behind where both lead; beside the image zeros. */
+__device__ __forceinline__ void bsri_conv_copy(uint32_t to, const bsri_dev_pieces &x, const int4 &a, const int4 &b, int bytes) {
+    const bool in = bsri_conv_is_inside(x, a, b);
+    bsri_cp_async(to, in ? x.data + (int64_t)(a.x + b.x) * 16 + bytes : x.data, in ? 16 : 0);
+}
+struct bsri_conv_mma_at { /* a tile */
+    bsri_pixel_grid grid;
+    int64_t pixel, channel, rows; /* first pixel; first channel of out, how many of the tile's it has */
+    int32_t group, line, down, cols; /* line of the list: block row, or block of a tap's channels; rows of its block above */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_mma &m, int64_t work) {
+        const bsri_conv_geometry &e = m.of.geo;
+        const int64_t unit = work % m.of.units, row = unit / m.of.parts;
+        work /= m.of.units, down = (int32_t)(unit % m.of.parts) * m.rows, pixel = work % m.of.panels * m.tile_cols;
+        bsri_conv_grid(&e, work / m.of.panels, &grid);
+        group = (int32_t)(e.turned ? row / m.per_tap : row * m.of.of.br / e.filters);
+        line = (int32_t)(e.turned ? row % m.per_tap : row);
+        channel = (e.turned ? group * e.channels + line * m.of.of.bc : row * m.of.of.br) + down;
+        rows = bsri_min(m.rows, e.y.channels - channel), cols = (int32_t)bsri_min(m.tile_cols, grid.all - pixel);
+    }
+};
+struct bsri_conv_mma_storage {
+    int4 pixel[256];           /* of the tile; later where each is in out: image, axes */
+    int4 tap[BSRI_CONV_TAPS];  /* those that the grid has: where each leads; */
+    int32_t id[BSRI_CONV_TAPS]; /* which it is; a data gradient's first entry, and entries before it */
+    int32_t begin[BSRI_CONV_TAPS], start[BSRI_CONV_TAPS + 1];
+    int4 list[BSRI_CONV_LIST]; /* stored block, tap, channel */
+    bsri_conv_mma_at at; /* the tile: kept here, as sums need the registers */
+    int32_t taps;
+};
+/* The tile's pixels, the taps that there are, and how many entries each has. All threads; returns the entries of all. */
+__device__ __forceinline__ int32_t bsri_conv_mma_look(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                      const bsri_conv_mma_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const int32_t all = (int32_t)e.taps.all, lane = threadIdx.x % 32;
+    int64_t offset[3];
+    for (int n = threadIdx.x; n < m.tile_cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+        s.pixel[n] = n < t.cols ? bsri_conv_see_from(e, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+    }
+    if (!e.turned) {
+        for (int i = threadIdx.x; i < all; i += blockDim.x) {
+            bsri_conv_offset(&e, &t.grid, i, offset);
+            s.tap[i] = bsri_conv_lead(m.x, offset);
+        }
+        if (threadIdx.x == 0) s.begin[0] = bsri_dev_index(m.ptr, m.dt, t.line);
+        __syncthreads();
+        return bsri_dev_index(m.ptr, m.dt, t.line + 1) - s.begin[0];
+    }
+    if (threadIdx.x < 32) {
+        int32_t count = 0;
+        for (int32_t first = 0; first < all; first += 32) {
+            const bool there = first + lane < all && bsri_conv_offset(&e, &t.grid, first + lane, offset);
+            const uint32_t mask = __ballot_sync(~0u, there);
+            const int32_t to = count + __popc(mask & ((1u << lane) - 1));
+            if (there) s.tap[to] = bsri_conv_lead(m.x, offset), s.id[to] = first + lane;
+            count += __popc(mask);
+        }
+        if (lane == 0) s.taps = count, s.start[0] = 0;
+    }
+    __syncthreads();
+    const int32_t taps = s.taps;
+    for (int i = threadIdx.x; i < taps; i += blockDim.x) {
+        const int32_t line = s.id[i] * m.per_tap + t.line, rows = (int32_t)(e.filters / m.of.of.br);
+        int32_t at = bsri_dev_index(m.ptr, m.dt, line), end = bsri_dev_index(m.ptr, m.dt, line + 1);
+        if (e.taps.groups > 1) {
+            at = bsri_conv_first_of(m.col, m.dt, at, end, t.group * rows);
+            end = bsri_conv_first_of(m.col, m.dt, at, end, (t.group + 1) * rows);
+        }
+        s.begin[i] = at, s.start[i + 1] = end - at;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int32_t first = 0, before = 0; first < taps; first += 32) {
+            int32_t sum = first + lane < taps ? s.start[first + lane + 1] : 0;
+#pragma unroll
+            for (int i = 1; i < 32; i *= 2) {
+                const int32_t left = __shfl_up_sync(~0u, sum, i);
+                if (lane >= i) sum += left;
+            }
+            if (first + lane < taps) s.start[first + lane + 1] = before + sum;
+            before += __shfl_sync(~0u, sum, 31);
+        }
+    __syncthreads();
+    return s.start[taps];
+}
+/* Entry n of the tile's. */
+__device__ __forceinline__ int4 bsri_conv_mma_entry(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, int32_t n) {
+    const bsri_conv_geometry &e = m.of.geo;
+    if (!e.turned) {
+        const int32_t entry = s.begin[0] + n, col = bsri_dev_index(m.col, m.dt, entry), tap = col / m.per_tap;
+        return make_int4(entry, tap, (int32_t)(t.group * e.channels + (col - tap * m.per_tap) * m.of.of.bc), 0);
+    }
+    int low = 0, high = s.taps;
+    while (high - low > 1) {
+        const int mid = (low + high) / 2;
+        if (s.start[mid] <= n) low = mid;
+        else high = mid;
+    }
+    const int32_t entry = s.begin[low] + n - s.start[low];
+    return make_int4(bsri_dev_index(m.position, m.dt, entry), low, (int32_t)(bsri_dev_index(m.col, m.dt, entry) * m.of.of.br), 0);
+}
+/* One step of a block: its part of the values, and its pixels as the tap sees them. */
+template <class L>
+__device__ __forceinline__ void bsri_conv_mma_load(const bsri_dev_conv_mma &m, const bsri_conv_mma_storage &s,
+                                                   const bsri_conv_mma_at &t, uint32_t to, int entry, int sub) {
+    constexpr int MW = L::MW, PIECES = L::PIECES;
+    const int4 of = s.list[entry], tap = s.tap[of.y];
+    const char *const block = m.values + of.x * m.a_block;
+    for (int i = threadIdx.x; i < m.rows * PIECES; i += blockDim.x) {
+        const int w = i / (MW * PIECES), line = i / PIECES % MW, piece = i % PIECES;
+        const int across = t.down + w * MW, along = sub * L::KS;
+        const char *from = block + (m.a_trans ? (along + line) * m.a_line + (across + piece * 8) * 2
+                                              : (across + line) * m.a_line + (along + piece * 8) * 2);
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(line, piece), from);
+    }
+    const int bytes = (of.z + sub * L::KS) * 2;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < m.tile_cols * PIECES; i += blockDim.x)
+        bsri_conv_copy(to + m.b_at + bsri_swizzle<L::LINE>(i / PIECES, i % PIECES), m.x, s.pixel[i / PIECES], tap,
+                       bytes + i % PIECES * 16);
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_mma_store(const bsri_dev_conv_mma &m, bsri_conv_mma_storage &s,
+                                                    const bsri_conv_mma_at &t, float *tile,
+                                                    const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsri_dev_product &p = m.of.of;
+    const float alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)(p.beta_ptr ? *p.beta_ptr : p.beta);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int down = warp / n_warps * L::MW, first = warp % n_warps * 64;
+    for (int n = threadIdx.x; n < t.cols; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(t.grid, (uint32_t)t.pixel + n, q);
+#pragma unroll
+        for (int a = 0; a < 3; a++) q[a] = (int32_t)(t.grid.first[a] + q[a] * t.grid.step[a]);
+        s.pixel[n] = make_int4(image, q[0], q[1], q[2]);
+    }
+    __syncthreads();
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], m.a_trans, false);
+        __syncwarp();
+        const bsri_mma_pieces own(false, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), c = own.col(i), row = down + mi * 16 + r, n = (int)bsri_min(8, t.rows - row);
+            float v[8];
+            if (n <= 0 || first + c >= t.cols) continue;
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = tile[(r + j) * BSRI_MMA_PAD + c];
+            bsri_conv_eight(m, alpha, beta, v, s.pixel[first + c], t.channel + row, n);
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_mma: a CTA takes tiles of out: rows of one line of blocks, m_warps below each other, times tile_cols pixels, 64 of a
+   warp.
+
+   Shared memory:
+     dynamic:  BSRI_CONV_STAGES times stage_bytes, in each of them
+       0       values: of each row of warps MW x KS, as stored KS x MW
+       b_at    pixels: tile_cols lines of KS channels
+               after the last step: 16 x 64 sums for each warp, rows of BSRI_MMA_PAD
+     static:   bsri_conv_mma_storage: pixels and taps of the tile by address, a part of its list of blocks
+
+   Order: 1. All threads work out where pixels and taps are, and list up to BSRI_CONV_LIST blocks.
+          2. Steps of these blocks go through the stages: a copy of 16 bytes for each piece, whose address is a pixel's and a
+             tap's, or zeros beside the image; three steps are on their way while one is multiplied.
+          3. After the last block sums go through shared memory to the epilogue, eight channels of a pixel at a time. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_conv_mma(const __grid_constant__ bsri_dev_conv_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_mma_storage s;
+    constexpr int STAGES = L::STAGES;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const bsri_dev_product &p = m.of.of;
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const bool nothing = !m.of.any || (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0;
+    const int64_t total = m.of.phases * m.of.panels * m.of.units;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_mma_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.cols <= 0) continue;
+        const int32_t entries = nothing ? 0 : bsri_conv_mma_look(m, s, t);
+        for (int32_t first = 0; first < entries; first += BSRI_CONV_LIST) {
+            const int32_t count = min(BSRI_CONV_LIST, entries - first), steps = count * m.subs;
+            int32_t entry = 0, sub = 0, next = 0; /* of the step that is copied next; where it goes */
+            for (int i = threadIdx.x; i < count; i += blockDim.x) s.list[i] = bsri_conv_mma_entry(m, s, t, first + i);
+            __syncthreads();
+            for (int32_t i = 1 - STAGES; i < steps; i++) {
+                if (i >= 0) {
+                    bsri_cp_async_wait<STAGES - 2>();
+                    __syncthreads(); /* the step is there, and the one before it is no longer read */
+                }
+                if (entry < count) {
+                    bsri_conv_mma_load<L>(m, s, t, base + next * m.stage_bytes, entry, sub);
+                    if (++sub == m.subs) sub = 0, entry++;
+                    next = next + 1 == STAGES ? 0 : next + 1;
+                }
+                bsri_cp_async_commit();
+                if (i < 0) continue;
+                const uint32_t at = base + i % STAGES * m.stage_bytes;
+                bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES,
+                                                  at + m.b_at + warp % n_warps * W::B_BYTES, m.a_trans, 0, 0);
+            }
+            __syncthreads();
+        }
+        bsri_conv_mma_store<T, L>(m, s, t, (float *)bsri_shared, sum);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conv-weights-mma: weight gradients of convolutions by mma.sync                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Eight sums of stored block `at` from (row, col) on, to out. */
+__device__ __forceinline__ void bsri_conv_weights_eight(const bsri_dev_sampled &p, const float (&v)[8], int64_t at, int row,
+                                                        int col) {
+    const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
+    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float x = (float)p.alpha * v[i];
+        if (p.has_input)
+            x += (float)p.beta * bsri_dev_number<float>(p.input.values, p.input.dtype, from + i * p.i_strides[2]);
+        bsri_dev_store(p.out.values, p.out.dtype, to + i * p.o_strides[2], x);
+    }
+}
+/* Adds up what the shares have. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS)
+    bsri_conv_weights_add(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+    const bsri_dev_sampled &p = m.of.of;
+    const int64_t area = p.out.block_rows * p.out.block_cols, all = p.out.nnz * area;
+    for (int64_t at = (blockIdx.x * (int64_t)L::THREADS + threadIdx.x) * 8; at < all; at += gridDim.x * (int64_t)L::THREADS * 8) {
+        const int64_t block = at / area;
+        const int inside = (int)(at - block * area);
+        float v[8] = {};
+        for (int share = 0; share < m.shares; share++) {
+            const float4 *const from = (const float4 *)(m.part + share * all + at);
+            const float4 x = from[0], y = from[1];
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w, v[4] += y.x, v[5] += y.y, v[6] += y.z, v[7] += y.w;
+        }
+        bsri_conv_weights_eight(p, v, block, inside / (int)p.out.block_cols, inside % (int)p.out.block_cols);
+    }
+}
+#ifdef BSRI_MMA_CODE
+enum { BSRI_CONV_PIXELS = 256 }; /* whose addresses are worked out at a time */
+struct bsri_conv_weights_at { /* a tile */
+    int64_t from, to;                  /* pixels */
+    int32_t row, down, first, end, cut; /* row of blocks, rows of it above; stored blocks; columns of a block before it */
+    __device__ __forceinline__ void begin(const bsri_dev_conv_weights_mma &m, int64_t work) {
+        const bsr_matrix &out = m.of.of.out;
+        const int dt = out.index_dtype;
+        const int64_t share = work / (m.tiles * m.parts);
+        work -= share * m.tiles * m.parts, down = (int32_t)(work % m.parts) * m.rows, work /= m.parts;
+        from = share * m.each, to = bsri_min(m.of.pixels, from + m.each);
+        cut = (int32_t)(work % m.cuts) * m.tile_cols, work /= m.cuts;
+        int32_t low = 0, high = (int32_t)bsri_block_rows(&out);
+        while (high - low > 1) { /* a row's tiles are numbered from its entries / blocks + rows before it on */
+            const int32_t mid = (low + high) / 2;
+            if (bsri_dev_index(out.crow_indices, dt, mid) / m.blocks + mid <= work) low = mid;
+            else high = mid;
+        }
+        const int32_t start = bsri_dev_index(out.crow_indices, dt, low);
+        row = low, first = start + ((int32_t)work - (start / m.blocks + low)) * m.blocks;
+        end = min(first + m.blocks, bsri_dev_index(out.crow_indices, dt, low + 1));
+    }
+};
+struct bsri_conv_weights_storage {
+    int4 pixel[2][BSRI_CONV_PIXELS], column[32]; /* of eight columns: where their tap leads, channels too */
+    int32_t dy[2][BSRI_CONV_PIXELS];
+    bsri_conv_weights_at at;
+    bsri_pixel_grid grid;
+};
+template <class L>
+__device__ __forceinline__ void bsri_conv_weights_load(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_storage &s,
+                                                       uint32_t to, int step, int bytes) {
+    constexpr int KS = L::KS, PIECES = L::PIECES, ROUND = BSRI_CONV_PIXELS / KS;
+    const int buffer = step / ROUND % 2, k0 = step % ROUND * KS, across = m.rows / 8;
+    for (int i = threadIdx.x; i < KS * across; i += blockDim.x) {
+        const int k = i / across, piece = i % across, w = piece / PIECES;
+        const bool in = s.pixel[buffer][k0 + k].y != BSRI_CONV_BESIDE;
+        bsri_cp_async(to + w * L::warp::A_BYTES + bsri_swizzle<L::LINE>(k, piece % PIECES),
+                      in ? m.dy.data + (int64_t)s.dy[buffer][k0 + k] * 16 + bytes + piece * 16 : m.dy.data, in ? 16 : 0);
+    }
+#pragma unroll 4
+    for (int i = threadIdx.x; i < KS * m.tile_cols / 8; i += blockDim.x) {
+        const int k = i / (m.tile_cols / 8), piece = i % (m.tile_cols / 8);
+        bsri_conv_copy(to + m.b_at + piece / 8 * L::warp::B_BYTES + k * 128 + ((piece % 8 ^ (k & 7)) << 4), m.x,
+                       s.pixel[buffer][k0 + k], s.column[piece], 0);
+    }
+}
+/* Where the next pixels of a share are. */
+__device__ __forceinline__ void bsri_conv_weights_pixels(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                         const bsri_pixel_grid &grid, int64_t at, int64_t end, int buffer) {
+    for (int n = threadIdx.x; n < BSRI_CONV_PIXELS; n += blockDim.x) {
+        int32_t q[3];
+        const int32_t image = bsri_conv_split(grid, (uint32_t)(at + n), q);
+        s.pixel[buffer][n] = at + n < end ? bsri_conv_see_from(m.of.geo, m.x, image, q) : make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        s.dy[buffer][n] = bsri_conv_place(m.dy, image, q).x;
+    }
+}
+/* Where the tile's columns are. */
+__device__ __forceinline__ void bsri_conv_weights_columns(const bsri_dev_conv_weights_mma &m, bsri_conv_weights_storage &s,
+                                                          const bsri_pixel_grid &grid, const bsri_conv_weights_at &t) {
+    const bsri_conv_geometry &e = m.of.geo;
+    const bsr_matrix &out = m.of.of.out;
+    const int32_t bc = (int32_t)out.block_cols;
+    for (int i = threadIdx.x; i < m.tile_cols / 8; i += blockDim.x) {
+        const int32_t n = t.cut + i * 8, entry = t.first + n / bc;
+        s.column[i] = make_int4(0, BSRI_CONV_BESIDE, 0, 0);
+        if (entry >= t.end) continue;
+        const int64_t k = bsri_dev_index(out.col_indices, out.index_dtype, entry) * (int64_t)bc + n % bc, tap = k / e.channels;
+        const int64_t group = t.row * out.block_rows / e.filters;
+        int64_t offset[3];
+        bsri_conv_offset(&e, &grid, tap, offset);
+        s.column[i] = bsri_conv_lead(m.x, offset);
+        s.column[i].x += (int32_t)((group * e.channels + k - tap * e.channels) / 8);
+    }
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_conv_weights_store(const bsri_dev_conv_weights_mma &m, const bsri_conv_weights_at &t,
+                                                        int64_t share, float *tile,
+                                                        const float (&sum)[L::warp::MI][L::warp::NI][4]) {
+    typedef typename L::warp W;
+    const bsr_matrix &out = m.of.of.out;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = m.tile_cols / 64, bc = (int)out.block_cols;
+    const int down = t.down + warp / n_warps * L::MW, first = t.cut + warp % n_warps * 64;
+    const int64_t area = out.block_rows * bc;
+    tile += warp * (16 * BSRI_MMA_PAD);
+#pragma unroll
+    for (int mi = 0; mi < W::MI; mi++) {
+        bsri_mma_lay<T, W>(tile, sum[mi], 1, false);
+        __syncwarp();
+        const bsri_mma_pieces own(true, lane);
+#pragma unroll 1
+        for (int i = 0; i < 4; i++) {
+            const int r = own.row(i), n = first + own.c, entry = t.first + n / bc, row = down + mi * 16 + r, col = n % bc;
+            const float *const from = tile + r * BSRI_MMA_PAD + own.c;
+            if (entry >= t.end || (m.cuts > 1 && n >= bc)) continue;
+            if (m.part) {
+                float4 *const to = (float4 *)(m.part + (share * out.nnz + entry) * area + row * bc + col);
+                to[0] = ((const float4 *)from)[0], to[1] = ((const float4 *)from)[1];
+            } else {
+                float v[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) v[j] = from[j];
+                bsri_conv_weights_eight(m.of.of, v, entry, row, col);
+            }
+        }
+        __syncwarp();
+    }
+}
+#endif
+/* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of
+   the tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
+   multiplied. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_conv_weights_mma(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    typedef typename L::warp W;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_conv_weights_storage s;
+    constexpr int STAGES = L::STAGES, KS = L::KS, ROUND = BSRI_CONV_PIXELS / KS;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    const int warp = threadIdx.x / 32, n_warps = m.tile_cols / 64;
+    const int64_t total = m.tiles * m.parts * m.shares;
+    if (threadIdx.x == 0) bsri_conv_grid(&m.of.geo, 0, &s.grid);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_conv_weights_at &t = s.at;
+        float sum[W::MI][W::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) s.at.begin(m, work);
+        __syncthreads();
+        if (t.first >= t.end) continue;
+        const int steps = m.of.of.alpha == 0.0 ? 0 : (int)((t.to - t.from + KS - 1) / KS);
+        const int bytes = (int)(t.row * m.of.of.out.block_rows + t.down) * 2;
+        bsri_conv_weights_columns(m, s, s.grid, t);
+        for (int i = 1 - STAGES; i < steps; i++) {
+            const int step = i + STAGES - 1; /* that is copied */
+            if (i >= 0) {
+                bsri_cp_async_wait<STAGES - 2>();
+                __syncthreads(); /* the step is there, and the one before it is no longer read */
+            }
+            if (step < steps && step % ROUND == 0) {
+                bsri_conv_weights_pixels(m, s, s.grid, t.from + (int64_t)step * KS, t.to, step / ROUND % 2);
+                __syncthreads();
+            }
+            if (step < steps) bsri_conv_weights_load<L>(m, s, base + step % STAGES * m.stage_bytes, step, bytes);
+            bsri_cp_async_commit();
+            if (i < 0) continue;
+            const uint32_t at = base + i % STAGES * m.stage_bytes;
+            bsri_mma_consumer<T, W>::multiply(sum, at + warp / n_warps * W::A_BYTES, at + m.b_at + warp % n_warps * W::B_BYTES, 1,
+                                              0, 0);
+        }
+        __syncthreads();
+        bsri_conv_weights_store<T, L>(m, t, work / (m.tiles * m.parts), (float *)bsri_shared, sum);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>grouped-wgmma: weights beside few rows of each block, by wgmma: sampled products, gated units */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What a multiplying warp wants to know of a tile: its stored block (-1: there are no more), which 128 columns of that. */
+struct bsri_grouped_tile {
+    int32_t block, part;
+};
+struct bsri_grouped_storage {
+    uint64_t full[BSRI_GROUPED_STAGES], empty[BSRI_GROUPED_STAGES];
+    bsri_grouped_tile tile[BSRI_GROUPED_STAGES + 1]; /* a warp holds one, and may be as many behind as there are stages */
+};
+/* The fetching warp's tile. low: a block row that is not behind those of the tiles to come. */
+struct bsri_grouped_place {
+    int32_t line, block, part, col, low;
+};
+/* The first block row from `low` on that ends behind block p. Warps look at 32 rows together: those that are near, then all. */
+__device__ __forceinline__ int32_t bsri_grouped_line(const bsri_dev_grouped &m, int32_t p, int32_t low) {
+    const int lane = threadIdx.x & 31;
+    int32_t high = m.lines - 1; /* the answer is in [low, high] */
+    for (int32_t step = 1; low < high; step = (high - low + 32) / 32) {
+        const int32_t at = bsri_min(low + (lane + 1) * step - 1, high);
+        const uint32_t behind = __ballot_sync(~0u, at == high || bsri_dev_index(m.crow, m.dt, at + 1) > p);
+        const int first = behind ? __ffs((int)behind) - 1 : 32;
+        if (first < 32) high = bsri_min(low + (first + 1) * step - 1, high);
+        low += first * step;
+    }
+    return bsri_min(low, m.lines - 1);
+}
+/* Bands of block rows whose blocks are equally many go block column by block column, so that CTAs which are at work together read
+   the same weights: those of a long row are more than the L2 holds. Block p of row `line` becomes another one of its band. */
+__device__ __forceinline__ void bsri_grouped_band(const bsri_dev_grouped &m, int32_t p, int32_t &line, int32_t &block) {
+    const int lane = threadIdx.x & 31;
+    const int32_t top = line / BSRI_GROUPED_BAND * BSRI_GROUPED_BAND;
+    const int32_t at = bsri_dev_index(m.crow, m.dt, bsri_min(top + bsri_min(lane, BSRI_GROUPED_BAND), m.lines));
+    const int32_t length = __shfl_down_sync(~0u, at, 1) - at, first = __shfl_sync(~0u, at, 0), each = __shfl_sync(~0u, length, 0);
+    const uint32_t alike = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length == each);
+    const uint32_t others = __ballot_sync(~0u, lane < BSRI_GROUPED_BAND && length != each && length != 0);
+    const int32_t rows = __popc(alike), q = p - first;
+    block = p;
+    if (others || (alike & (alike + 1)) || each < 1) return; /* rows without blocks may come after them */
+    line = top + q % rows, block = first + q % rows * each + q / rows;
+}
+/* Tile t; low: as in a place. */
+__device__ __forceinline__ bsri_grouped_place bsri_grouped_find(const bsri_dev_grouped &m, int32_t t, int32_t low) {
+    const int32_t p = (int32_t)((uint32_t)t / (uint32_t)m.parts);
+    bsri_grouped_place place;
+    place.part = t - p * m.parts;
+    place.low = place.line = bsri_grouped_line(m, p, low);
+    bsri_grouped_band(m, p, place.line, place.block);
+    place.col = bsri_dev_index(m.col, m.dt, place.block);
+    return place;
+}
+/* One warp fetches: rows and weights of 64 products at a time. The next tile is looked up while this one's last stages are on
+   their way. */
+template <class L>
+__device__ __forceinline__ void bsri_grouped_produce(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
+    const int32_t count = bsri_dev_index(m.crow, m.dt, m.lines) * m.parts;
+    const int32_t look = bsri_min(bsri_min(m.stages, 4), m.steps) - 1;
+    int32_t stage = 0, slot = 0;
+    uint32_t phase = 1;
+    bsri_grouped_place place = {0, 0, 0, 0, 0}, next = place;
+    if ((int32_t)blockIdx.x < count) place = bsri_grouped_find(m, blockIdx.x, 0);
+    for (int32_t t = blockIdx.x;; t += (int32_t)gridDim.x, place = next) {
+        const bool last = t >= count;
+        const int32_t first = place.col * m.inner + place.part * BSRI_GROUPED_COLS;
+        if (threadIdx.x == 0) s.tile[slot].block = last ? -1 : place.block, s.tile[slot].part = place.part;
+        for (int32_t i = 0; i < (last ? 1 : m.steps); i++) {
+            const uint32_t at = base + stage * m.stage_bytes, barrier = full + 8 * stage;
+            bsri_mbarrier_wait(empty + 8 * stage, phase);
+            __syncwarp(); /* all have seen it, before its next phase can begin */
+            if (bsri_elect_one()) {
+                const int32_t k = i * BSRI_GROUPED_DEPTH;
+                if (last) {
+                    bsri_mbarrier_arrive(barrier);
+                } else {
+                    bsri_mbarrier_expect_tx(barrier, m.load_bytes);
+                    bsri_tma_load(at, &m.few, barrier, k, place.line * m.rows);
+#pragma unroll
+                    for (int box = 0; box < L::BOXES; box++) {
+                        const bsri_tma_map *map = L::GATED && box % 2 ? &m.up : &m.weights;
+                        const int32_t cols = first + box / (L::BOXES / 2) * (BSRI_GROUPED_COLS / 2);
+                        bsri_tma_load(at + m.few_bytes + box * BSRI_GROUPED_BOX, map, barrier, m.across ? cols : k,
+                                      m.across ? k : cols);
+                    }
+                }
+            }
+            if (++stage == m.stages) stage = 0, phase ^= 1;
+            if (i == look && !last && t + (int32_t)gridDim.x < count)
+                next = bsri_grouped_find(m, t + (int32_t)gridDim.x, place.low);
+        }
+        if (last) return;
+        slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1;
+    }
+}
+/* A tile's products: 64 rows, L::N columns for each warpgroup. ACROSS: the weights' columns are contiguous. */
+template <class L, int ACROSS>
+__device__ __forceinline__ void bsri_grouped_mainloop(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t few,
+                                                      uint32_t weights, int32_t &stage, uint32_t &phase, float (&sum)[L::N / 2]) {
+    typedef typename L::type T;
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
+    constexpr uint64_t rows = bsri_wgmma_desc_bits(128, 0), columns = bsri_wgmma_desc_bits(128, ACROSS ? BSRI_GROUPED_BOX : 0);
+    int32_t before = 0, i = 0;
+#pragma unroll 1
+    do { /* there is one at least; the first product is not added to what is there */
+        const uint32_t at = stage * m.stage_bytes;
+        const uint64_t x = rows | (few + at) >> 4, w = columns | (weights + at) >> 4;
+        bsri_mbarrier_wait(full + 8 * stage, phase);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BSRI_GROUPED_DEPTH / 16; k++)
+            bsri_wgmma<T, L::N, 0, ACROSS>::ss(sum, x + 2 * k, w + k * (ACROSS ? 2048 >> 4 : 2), k ? 1 : i);
+        bsri_wgmma_commit();
+        if (i) { /* one stage stays under way */
+            bsri_wgmma_wait<1>();
+            if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
+        }
+        before = stage;
+        if (++stage == m.stages) stage = 0, phase ^= 1;
+    } while (++i < m.steps);
+    bsri_wgmma_wait<0>();
+    bsri_wgmma_done(sum);
+    if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * before);
+}
+/* Eight neighbours of row `row` of a stored block, from `col` on. */
+__device__ __forceinline__ void bsri_grouped_store(const bsri_dev_grouped_out &to, int dtype, int32_t block, int32_t row,
+                                                   int32_t col, const float (&v)[8]) {
+    bsri_dev_operand o;
+    o.data = to.values, o.dtype = dtype;
+    bsri_dev_store8(o, block * to.strides[0] + row * to.strides[1] + col * to.strides[2], to.strides[2], 8, v);
+}
+/* Sums of 32 columns: lane t of four has two neighbours of each of four groups of eight; it gets the whole of group t. */
+__device__ __forceinline__ void bsri_grouped_row(float (&v)[8], const float *d, int half) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = half ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
+    bsri_wgmma_quad<float, 2>(v);
+}
+template <class T> __device__ __forceinline__ void bsri_grouped_round(float (&v)[8], int dtype) { /* as T stores them */
+    if (dtype == BSR_F32) return;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x[2];
+        bsri_dev_dtype<T::DTYPE>::unpack(x, bsri_pack<T>(v[2 * i], v[2 * i + 1])), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+    }
+}
+/* Gated units of 32 columns, two rows of each lane, where all that is stored is T's, in aligned rows: pairs of columns are
+   joined, rounded and then exchanged. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join(const bsri_dev_grouped &m, const float *gate, const float *up, int32_t block,
+                                                  int32_t row, int32_t col) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t g[4], u[4], y[4];
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            g[i] = bsri_pack<T>(gate[i * 4 + 2 * h], gate[i * 4 + 2 * h + 1]),
+            u[i] = bsri_pack<T>(up[i * 4 + 2 * h], up[i * 4 + 2 * h + 1]);
+            bsri_dev_dtype<T::DTYPE>::unpack(x, g[i]), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+        }
+        bsri_dev_activate(v, m.activation);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, u[i]), y[i] = bsri_pack<T>(v[2 * i] * x[0], v[2 * i + 1] * x[1]);
+        }
+        const bool inside = row + 8 * h < m.rows;
+#pragma unroll
+        for (int o = 0; o < 3; o++) {
+            const bsri_dev_grouped_out &to = m.out[o];
+            uint32_t(&w)[4] = o == 0 ? y : o == 1 ? g : u;
+            if (!to.values) continue;
+            bsri_wgmma_quad<uint32_t, 1>(w);
+            if (inside)
+                *(uint4 *)((uint16_t *)to.values + block * to.strides[0] + (row + 8 * h) * to.strides[1] + col) =
+                    make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    }
+}
+/* The same of any type and stride. */
+template <class T>
+__device__ __forceinline__ void bsri_grouped_join_any(const bsri_dev_grouped &m, const float *gate, const float *up,
+                                                      int32_t block, int32_t row, int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float g[8], u[8];
+        bsri_grouped_row(g, gate, h), bsri_grouped_row(u, up, h);
+        bsri_grouped_round<T>(g, m.dtype), bsri_grouped_round<T>(u, m.dtype);
+        const bool inside = row + 8 * h < m.rows;
+        if (inside && m.out[1].values) bsri_grouped_store(m.out[1], m.dtype, block, row + 8 * h, col, g);
+        if (inside && m.out[2].values) bsri_grouped_store(m.out[2], m.dtype, block, row + 8 * h, col, u);
+        bsri_dev_activate(g, m.activation);
+#pragma unroll
+        for (int i = 0; i < 8; i++) g[i] *= u[i];
+        if (inside) bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, g);
+    }
+}
+/* 32 columns of a sampled product. */
+__device__ __forceinline__ void bsri_grouped_put(const bsri_dev_grouped &m, const float *sum, int32_t block, int32_t row,
+                                                 int32_t col) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        float v[8];
+        bsri_grouped_row(v, sum, h);
+        if (row + 8 * h >= m.rows) continue;
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] *= (float)m.sampled.alpha;
+        bsri_sampled_add(m.sampled, bsri_sampled_input(m.sampled, 0), v, block, row + 8 * h, col);
+        bsri_grouped_store(m.out[0], m.dtype, block, row + 8 * h, col, v);
+    }
+}
+/* A warpgroup's sums to where they belong. first: its first column in the tile. */
+template <class L>
+__device__ __forceinline__ void bsri_grouped_finish(const bsri_dev_grouped &m, const bsri_grouped_tile &tile,
+                                                    float (&sum)[L::N / 2], int32_t row, int32_t first) {
+    typedef typename L::type T;
+    const int32_t strip = row & ~15; /* the warp's 16 rows: absent where blocks have fewer */
+    int32_t col = tile.part * BSRI_GROUPED_COLS + first + threadIdx.x % 4 * 8;
+    if (strip >= m.rows) return;
+    row += threadIdx.x % 32 / 4;
+#pragma unroll 1
+    for (int part = 0; part < L::N / (L::GATED ? 64 : 32); part++, col += 32) { /* once in the code */
+        if constexpr (L::GATED) { /* 64 columns of gate, then 64 of up */
+            if (m.plain) bsri_grouped_join<T>(m, sum, sum + 32, tile.block, row, col);
+            else bsri_grouped_join_any<T>(m, sum, sum + 32, tile.block, row, col);
+        } else {
+            bsri_grouped_put(m, sum, tile.block, row, col);
+        }
+#pragma unroll
+        for (int i = 0; i + 16 < L::N / 2; i++) sum[i] = sum[i + 16]; /* the next 32 columns come to the front */
+        if (L::N == 256 && part % 2) {
+#pragma unroll
+            for (int i = 0; i + 32 < L::N / 2; i++) sum[i] = sum[i + 32];
+        }
+    }
+}
+template <class L>
+__device__ __forceinline__ void bsri_grouped_consume(const bsri_dev_grouped &m, bsri_grouped_storage &s, uint32_t base) {
+    const int32_t group = threadIdx.x / 128 - 1, row = (L::SPLIT ? 0 : group * 64) + threadIdx.x / 32 % 4 * 16;
+    int32_t stage = 0, slot = 0;
+    uint32_t phase = 0;
+    base = bsri_wgmma_desc_address(base);
+    const uint32_t few = base + (L::SPLIT ? 0 : group * BSRI_GROUPED_BOX);
+    const uint32_t weights = base + m.few_bytes + (L::SPLIT ? group * (L::BOXES / 2) * BSRI_GROUPED_BOX : 0);
+    for (;; slot = slot == BSRI_GROUPED_STAGES ? 0 : slot + 1) {
+        float sum[L::N / 2];
+        bsri_mbarrier_wait(bsri_smem_address(&s.full[stage]), phase);
+        const bsri_grouped_tile tile = s.tile[slot];
+        if (tile.block < 0) return;
+#pragma unroll
+        for (int i = 0; i < L::N / 2; i++) bsri_wgmma_unset(sum[i]);
+        if (m.across) bsri_grouped_mainloop<L, 1>(m, s, few, weights, stage, phase, sum);
+        else bsri_grouped_mainloop<L, 0>(m, s, few, weights, stage, phase, sum);
+        bsri_grouped_finish<L>(m, tile, sum, row, L::SPLIT ? group * 64 : 0);
+    }
+}
+#endif
+/* bsri_grouped_wgmma: blocks of few rows, each beside weights that are needed once or twice: bound by the bytes of the weights,
+   as decoding of mixtures of experts is; and gated units. A CTA stays and takes every gridDim-th tile: mat1's rows of a stored
+   block beside the weights of 128 of its columns. Blocks of 16 and 32 rows are multiplied as if they had 64: what is read beyond
+   them makes rows of sums that nobody looks at.
+
+   Threads: warp 0 fetches, warps 1 to 3 do nothing (40 registers); warpgroups 1 and 2 multiply (232 registers). L::SPLIT: each
+   has 64 of the columns, of gate and of up; else (blocks of 128 rows) 64 of the rows.
+
+   Shared memory:
+     dynamic:  m.stages stages of m.stage_bytes, multiples of 1 KB; a stage is 64 products deep, lines of 128 bytes, swizzled:
+       0             the block's rows, m.few_bytes
+       m.few_bytes   boxes of 64 columns, 8 KB each: the weights' first and second 64; of gated units gate's first, up's first,
+                     gate's second, up's second, so that a warpgroup's columns stand side by side
+     static:   bsri_grouped_storage
+
+   barrier       count  arrives                                              waits                 phase
+   full[stage]   1      the fetching warp, expect_tx of all boxes            multiplying threads   round of the ring
+   empty[stage]  8      lane 0 of each multiplying warp: products done       the fetching warp     round + 1
+
+   Sums: as wgmma has them (see bsri_product_wgmma), L::N columns; of gated units 64 of gate, then the same 64 of up.
+
+   Order: 1. The fetching warp writes a tile down in slot n of STAGES + 1, then loads its stages; whoever waits for the first of
+             them sees it. A multiplying warp reads it before it gives any stage back, so the slot is free when it is written
+             again.
+          2. Multiplying warps: for each stage products, and the stage before is given back.
+          3. Epilogue: 32 columns at a time, eight neighbours of a row in each lane. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_grouped_wgmma(const __grid_constant__ bsri_dev_grouped m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_grouped_storage s;
+    const uint32_t base = bsri_smem_address(bsri_shared);
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if (threadIdx.x < (unsigned)m.stages) {
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 8);
+        bsri_mbarrier_init_fence();
+    } else if (threadIdx.x == 383) {
+        bsri_tma_prefetch(&m.weights), bsri_tma_prefetch(&m.few);
+        if (L::GATED) bsri_tma_prefetch(&m.up);
+    }
+    bsri_pdl_wait();
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        bsri_setmaxnreg_dec<40>();
+        if (threadIdx.x < 32) bsri_grouped_produce<L>(m, s, base);
+    } else {
+        bsri_setmaxnreg_inc<232>();
+        bsri_grouped_consume<L>(m, s, base);
+    }
+#endif
+}
+
+/* Weights [K x columns]: boxes of 64 by 64. Few rows: mat1's. */
+static int bsri_grouped_weights(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *w, int across) {
+    const int64_t size[2] = {across ? w->cols : w->rows, across ? w->rows : w->cols};
+    const int64_t stride[1] = {2 * (across ? w->row_stride : w->col_stride)};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, BSRI_GROUPED_DEPTH};
+    return bsri_tensor_map(ctx, map, w->dtype, w->data, 2, size, stride, box, 128, 1);
+}
+static int bsri_grouped_few(const bsr_context *ctx, bsri_tma_map *map, const bsr_dense *x, int rows) {
+    const int64_t size[2] = {x->cols, x->rows}, stride[1] = {bsri_max(16, 2 * x->row_stride)};
+    const int32_t box[2] = {BSRI_GROUPED_DEPTH, rows};
+    return bsri_tensor_map(ctx, map, x->dtype, x->data, 2, size, stride, box, 128, 0);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6579,7 +9311,7 @@ template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
     bsri_cp_async_wait<N>();
 #endif
 }
-/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
+/* Packed values, whole 16-byte pieces: a row that fits is read once. */
 template <class T> struct bsri_dev_piece;
 template <> struct bsri_dev_piece<float> {
     static constexpr int N = 4;
@@ -6869,13 +9601,222 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
+/* N aligned neighbours of a bias, as words. */
+template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_t (&w)[WORDS], const char *from) {
+    const auto all = *(const bsri_dev_neighbours<uint32_t, WORDS> *)from;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) w[i] = all.x[i];
+}
+/* N scores and the same number of neighbours of a bias that is added, or forbids where bits say that it is zero. unit: what
+   scores are counted in. Where a bias is -inf and a score +inf or NaN the sum is NaN, which it should not be. kind:
+   BSRI_BIAS_... */
+template <int N>
+__device__ __forceinline__ void bsri_dev_bias_piece(float (&s)[N], const char *from, int kind, float unit) {
+    const auto forbid = [&](int k, uint32_t bits) { s[k] = bits ? s[k] : -bsri_dev_inf<float>(); };
+    const auto add = [&](int k, float b) { s[k] = fmaf(b, unit, s[k]); };
+    if (kind == BSRI_BIAS_F16 || kind == BSRI_BIAS_BF16) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            float x[2];
+            if (kind == BSRI_BIAS_BF16) bsri_dev_dtype<BSR_BF16>::unpack(x, w[i]);
+            else bsri_dev_dtype<BSR_F16>::unpack(x, w[i]);
+            add(2 * i, x[0]), add(2 * i + 1, x[1]);
+        }
+    } else if (kind == BSRI_BIAS_F32 || kind == BSRI_BIAS_ZERO_4) {
+        uint32_t w[N];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_F32) add(k, __uint_as_float(w[k]));
+            else forbid(k, w[k] & 0x7fffffffu);
+    } else if (kind == BSRI_BIAS_F64 || kind == BSRI_BIAS_ZERO_8) { /* 32 bytes at a time: registers are few */
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            uint32_t w[8];
+            bsri_dev_bias_words(w, from + 8 * i);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (kind == BSRI_BIAS_F64) add(i + k, (float)__hiloint2double((int)w[2 * k + 1], (int)w[2 * k]));
+                else forbid(i + k, w[2 * k] | (w[2 * k + 1] & 0x7fffffffu));
+            if (i + 4 < N) asm volatile("" ::: "memory");
+        }
+    } else if (kind == BSRI_BIAS_ZERO_2) {
+        uint32_t w[N / 2];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++) forbid(k, w[k / 2] & 0x7fffu << k % 2 * 16);
+    } else {
+        uint32_t w[N / 4];
+        bsri_dev_bias_words(w, from);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (kind == BSRI_BIAS_ZERO_1) forbid(k, w[k / 4] & 0xffu << k % 4 * 8);
+            else add(k, (float)(int8_t)(w[k / 4] >> k % 4 * 8));
+    }
+}
+/* Packed rows with biases. Scores stand in shared memory as they are computed, in f32: of f32 in the piece's own place, of 16-bit
+   types the first half of them there and the second `high` places further on. */
+template <class T> struct bsri_softmax_biased : bsri_softmax_packed<T> {
+    typedef bsri_softmax_packed<T> base;
+    typedef typename base::piece piece;
+    using base::p, base::r, base::n, base::at, base::power;
+    static constexpr int N = base::N, ROOM = BSRI_SOFTMAX_ROOM_BIASED, HALVES = N / 4;
+    static constexpr float UNIT = N == 4 ? 1.0f : BSRI_DEV_LOG2E; /* of scores: of 16-bit types powers of 2 are taken */
+    const char *bias[3], *cols; /* where the row's begin; block columns from the row's first on */
+    float scale;                /* of raw scores, to units */
+    int high;
+
+    __device__ __forceinline__ bsri_softmax_biased(const bsri_dev_softmax &p_, bsri_dev_row &r_) : base(p_, r_) {
+        scale = (float)p.scale * UNIT, high = 0;
+        cols = (const char *)r.x.col + (r.first << (p.x.index_dtype == BSR_I64 ? 3 : 2));
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            bias[i] = !r.valid || i >= p.biased ? nullptr
+                                                : bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]) + r.row * p.bias_row[i];
+    }
+    __device__ __forceinline__ void keep(uint4 *to, const float (&v)[N]) const {
+        *to = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+        if constexpr (N == 8)
+            to[high] = make_uint4(__float_as_uint(v[4]), __float_as_uint(v[5]), __float_as_uint(v[6]), __float_as_uint(v[7]));
+    }
+    __device__ __forceinline__ void kept(const uint4 *from, float (&v)[N]) const {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            const uint4 u = from[k ? high : 0];
+            v[k] = __uint_as_float(u.x), v[k + 1] = __uint_as_float(u.y);
+            v[k + 2] = __uint_as_float(u.z), v[k + 3] = __uint_as_float(u.w);
+        }
+    }
+    __device__ __forceinline__ const char *bias_at(int b, uint32_t col) const {
+        return (b == 0 ? bias[0] : b == 1 ? bias[1] : bias[2]) + col * (uint32_t)p.bias_col[b];
+    }
+    /* Element by element, by way of shared memory, where biases are not aligned, or where there is +inf or NaN: what is forbidden
+       is so even then. The last ones come first, as scores take the place of two elements each. */
+    __device__ __forceinline__ void careful(uint4 *here, uint32_t col) const {
+#pragma unroll 1
+        for (int k = N - 1; k >= 0; k--) {
+            float s = (float)p.scale;
+            if constexpr (N == 4) s *= ((const float *)here)[k];
+            else s *= bsri_dev_dtype<piece::DTYPE>::number(((const T *)here)[k]);
+#pragma unroll 1
+            for (int b = 0; b < p.biased; b++) s = bsri_dev_bias(s, bias_at(b, col + k), p.bias[b].dtype, p.mode[b], 0);
+            ((float *)(here + (k < 4 ? 0 : high)))[k % 4] = s * UNIT;
+        }
+    }
+    /* Scores of the piece whose elements are at `here`; their maximum. */
+    __device__ __forceinline__ float scores(float (&v)[N], uint4 *here, int j) const {
+        const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
+        const uint32_t col = (uint32_t)bsri_dev_index(cols, p.x.index_dtype, block) * (uint32_t)p.x.block_cols +
+                             ((uint32_t)j - block * (uint32_t)p.chunks) * N;
+        float max = bsri_dev_nan<float>();
+        if (p.together) {
+            piece::load(v, *here);
+#pragma unroll
+            for (int k = 0; k < N; k++) v[k] *= scale;
+#pragma unroll
+            for (int b = 0; b < 3; b++)
+                if (b < p.biased) bsri_dev_bias_piece(v, bias[b] + col * (uint32_t)p.bias_col[b], p.kind[b], UNIT);
+            max = largest(v);
+        }
+        if (max != max) careful(here, col), kept(here, v), max = largest(v);
+        return max;
+    }
+    static __device__ __forceinline__ float largest(const float (&v)[N]) {
+        float max = v[0];
+#pragma unroll
+        for (int k = 1; k < N; k++) max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ float powers(float (&v)[N], float base) {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = power(v[k] - base), sum += v[k];
+        return sum;
+    }
+    /* As base::forward(); of 16-bit types two rows have three regions of room: elements of the one, of the other, and second
+       halves between them. */
+    __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        constexpr int PART = ROOM / (HALVES + 1), ALL = ROOM / HALVES;
+        uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
+        const bool longer = p.warps > 1 ? __syncthreads_or(n > ALL * p.lanes) : __any_sync(~0u, n > ALL * p.lanes);
+        const bool two = n <= PART * p.lanes;
+        high = (two ? PART : ALL) * 32;
+        if (!longer) base::ask(held);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, r.out.values += out_step) {
+            int64_t next = i + 1 < p.run ? step : 0;
+            if (longer) {
+                forward_long(held), r.x.values += step;
+            } else {
+                r.x.values += next;
+                if (two && next) next = 0, base::ask(held + HALVES * high), bsri_dev_copies_but<1>();
+                else bsri_dev_copies_but<0>();
+                forward_held(held, next);
+                if (two) held += HALVES * high, high = -high;
+            }
+#pragma unroll
+            for (int b = 0; b < 3; b++) bias[b] += p.bias_row[b] << p.side;
+        }
+    }
+    __device__ __forceinline__ void forward_held(uint4 *held, bool next) {
+        float v[N], sum = 0, max = -bsri_dev_inf<float>();
+        base::each(held, [&](uint4 *at, int j) { max = bsri_dev_max(max, scores(v, at, j)), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const float mine = max, from = base::finite(max);
+        base::each(held, [&](uint4 *at, int) { kept(at, v), sum += powers(v, from), keep(at, v); });
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
+        base::each(held, [&](uint4 *at, int j) {
+            const uint32_t to = this->at(j);
+            kept(at, v);
+            if (next) bsri_dev_copy16(at, r.x.values + (size_t)to * sizeof(T));
+            base::write(v, factor, to);
+        });
+        if (next) bsri_dev_copies_end();
+    }
+    /* Scores twice, each piece by way of the thread's first place. */
+    template <class F> __device__ __forceinline__ void stream(uint4 *held, const F &f) const {
+        float v[N];
+#pragma unroll 1
+        for (int j = r.lane; j < n; j += p.lanes) {
+            *held = base::fetch(r.x, at(j));
+            const float max = scores(v, held, j);
+            f(v, max, at(j));
+        }
+    }
+    __device__ __forceinline__ void forward_long(uint4 *held) const {
+        float max = -bsri_dev_inf<float>(), sum = 0;
+        stream(held, [&](float(&v)[N], float largest, uint32_t) {
+            const float m = bsri_dev_max(max, largest);
+            if (m != max) sum *= power(max - base::finite(m)), max = m;
+            sum += powers(v, base::finite(max));
+        });
+        bsri_dev_row_lanes(p, [&](int d) {
+            const float m = __shfl_xor_sync(~0u, max, d), s = __shfl_xor_sync(~0u, sum, d);
+            base::fold(max, sum, m, s);
+        });
+        bsri_dev_row_join(p, r, max, sum, base::fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
+        stream(held, [&](float(&v)[N], float, uint32_t to) { powers(v, base::finite(max)), base::write(v, factor, to); });
+    }
+};
+template <class T, bool BIASED> struct bsri_softmax_of {
+    typedef bsri_softmax_packed<T> type;
+};
+template <class T> struct bsri_softmax_of<T, true> {
+    typedef bsri_softmax_biased<T> type;
+};
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
 #define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for; without spilled registers */
 #else
 #define BSRI_SOFTMAX_CTAS 5
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
+__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : L::BIASED ? 3 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     typedef bsri_stored<typename L::type> D;
     typedef typename D::stored T;
@@ -6886,7 +9827,7 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
-        bsri_softmax_packed<T> one(p, r);
+        typename bsri_softmax_of<T, L::BIASED>::type one(p, r);
         const int64_t first = r.first * p.xs[0] + r.inner * p.xs[1], next = p.xs[1] << p.side;
         const int64_t size = bsri_dev_size(p.out.dtype);
         r.x.values += first * (int64_t)sizeof(T), r.out.values += first * size;
@@ -6906,10 +9847,6 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
 /* >>device-softmax-rows: rows of stored elements of any kind: with biases, in f64, any stride    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* N elements side by side, as they are stored. */
-template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
-    V x[N];
-};
 /* FEW pieces of N neighbours each of a bias, through `as` into F. */
 template <class V, class F, int N, int FEW, class As>
 __device__ __forceinline__ void bsri_dev_bias_read(F (&b)[FEW][N], const char *const (&from)[FEW], const As &as) {
@@ -6942,12 +9879,12 @@ __device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *co
 #pragma unroll
         for (int k = 0; k < N; k++) s[i][k] = b[i][k] == limit ? -bsri_dev_inf<F>() : s[i][k] + (forbids ? F(0) : b[i][k]);
 }
-/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: 16 bytes of packed values,
-   or single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
+/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: two of packed f64, or
+   single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
    pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
 template <class L> struct bsri_softmax_rows {
     typedef typename L::real F;
-    typedef typename bsri_stored<typename L::type>::stored T;
+    typedef double T; /* of pieces */
     static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
     static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
     typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
@@ -6961,8 +9898,9 @@ template <class L> struct bsri_softmax_rows {
         int64_t block;
         int32_t piece;
     };
+    place start; /* the lane's first */
     __device__ __forceinline__ bsri_softmax_rows(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
-        n = r.count / N;
+        n = r.count / N, start = {r.lane / p.chunks, r.lane % p.chunks};
 #pragma unroll
         for (int i = 0; i < 3; i++)
             bias[i] = !r.valid || i >= p.biased ? nullptr
@@ -6978,11 +9916,13 @@ template <class L> struct bsri_softmax_rows {
     }
     /* f(places, how many of them, first slot) for all of the lane's pieces; places past the last one repeat it. */
     template <class G> __device__ __forceinline__ void each(const G &f) const {
-        place next = {r.lane / p.chunks, r.lane % p.chunks};
+        place next = start;
 #pragma unroll 1
         for (int64_t j = r.lane, slot = 0; j < n; j += FEW * p.lanes, slot += FEW) {
-            const int count = (int)bsri_min(FEW, (n - 1 - j) / p.lanes + 1);
+            int count = 0;
             place at[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) count += j + i * p.lanes < n;
 #pragma unroll
             for (int i = 0; i < FEW; i++) {
                 at[i] = i < count ? next : at[i ? i - 1 : 0];
@@ -7161,7 +10101,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const _
         const bool longer = __any_sync(~0u, one.n > (int64_t)p.slots * p.lanes);
 #pragma unroll 1
         for (int i = 0; i < p.run; i++, one.next_row()) {
-            if (L::BACKWARD && p.backward) one.backward();
+            if (p.backward) one.backward();
             else if (longer) one.forward_long();
             else one.forward_held();
         }
@@ -7210,15 +10150,45 @@ __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, i
     return make_uint4(x0, x1, x2, x3);
 }
 
+__device__ __forceinline__ int64_t bsri_dev_length(const int32_t *lengths, int64_t item, int64_t rows) {
+    return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
+}
+/* The number that an operand of 1 x 1 has for an item. */
+__device__ __forceinline__ double bsri_dev_number_of(const bsri_batch *b, int64_t item, const bsr_dense *d, double otherwise) {
+    return d->data ? bsri_dev_number<double>(d->data, d->dtype, bsri_dense_offset(b, item, d)) : otherwise;
+}
+__device__ __forceinline__ float bsri_dev_tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ double bsri_dev_tanh(double x) { return tanh(x); }
+
 /* One query tile: operands of its batch item, place of its rows. */
 struct bsri_dev_query {
     bsri_item mask;
     const char *q, *k, *v, *relative, *padding;
+    const uint8_t *kind;   /* of its blocks, or null */
+    const int32_t *counts; /* of its block columns' keys, or null */
+    const int32_t *table;  /* of its pages, or null */
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
+    int64_t q_rows, k_rows;                           /* that there are, by lengths */
     int rows;
-    int64_t first, end, limit; /* stored blocks; keys that any row may attend to */
-    int64_t out;               /* element of out where its first row starts */
+    int64_t first, end, low, limit; /* stored blocks; from which key on, and up to which, conditions let any row attend */
+    int64_t out;                    /* element of out where its first row starts */
+    double slope, sink;             /* 0, -inf: none */
 
+    /* What `item` has: its batch, its head are known. */
+    __device__ __forceinline__ void begin_item(const bsri_dev_attention &p) {
+        const int64_t own = item - head + head / p.m_group;
+        mask = bsri_dev_matrix_item(&p.batch, own, &p.mask);
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        q_rows = bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+        k_rows = bsri_dev_length(p.lengths.k_lengths, batch, p.keys);
+        table = p.pages.table ? p.pages.table + batch * p.pages.stride : nullptr;
+        counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        kind = p.kind ? p.kind + bsri_matrix_walk(&p.batch, own, &p.mask).col : nullptr;
+        slope = bsri_dev_number_of(&p.batch, item, &p.slopes, 0), sink = bsri_dev_number_of(&p.batch, item, &p.sinks, -INFINITY);
+    }
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
         item = bsri_divide(work, per_item), batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
@@ -7228,39 +10198,98 @@ struct bsri_dev_query {
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
-        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
-        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
-        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
-        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        begin_item(p);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        limit = p.k.rows;
-        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
+        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        if (row >= q_rows) end = first;
         return true;
     }
-    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. By columns
-       of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
-    template <class F>
-    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
-        const F none = -bsri_dev_inf<F>();
+    __device__ __forceinline__ int kind_of(const bsri_dev_attention &p, int64_t at) const {
+        return p.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL : kind ? kind[at] : (int)BSR_BLOCK_PARTIAL;
+    }
+    /* Keys [from, to) of stored block `at` of column bc that some row may attend to; what it is. */
+    __device__ __forceinline__ int keys(const bsri_dev_attention &p, int64_t at, int64_t bc, int64_t &from, int64_t &to) const {
+        const int64_t width = p.mask.block_cols;
+        const int what = kind_of(p, at);
+        from = bc * width, to = bsri_min(k_rows, from + (counts ? bsri_min(width, counts[bc]) : width));
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, low), to = bsri_min(to, limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+    /* Elements before the row of a key, from which rows go on to the end of its page; how many of them. */
+    __device__ __forceinline__ int64_t place(const bsri_dev_attention &p, int64_t col, int64_t row_stride, int64_t step) const {
+        if (!table) return col * row_stride;
+        const int64_t page = bsri_divide(col, p.k.rows);
+        return table[page] * step + (col - page * p.k.rows) * row_stride;
+    }
+    __device__ __forceinline__ int beside(const bsri_dev_attention &p, int64_t col, int64_t most) const {
+        return (int)(table ? bsri_min(most, p.k.rows - col % p.k.rows) : most);
+    }
+    __device__ __forceinline__ bsr_position position(int64_t i, int64_t col) const {
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
+        return at;
+    }
+    /* What stands between soft-cap and score function for row + i and one column, of those that keys() names; `value` is the
+       element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ F add(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+        const int64_t away = col - row - i - p.causal_offset;
         if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
-        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row + i, col));
+        if (slope != 0) s -= (F)(slope * (double)(away < 0 ? -away : away));
         if (padding && p.padding_mode == BSR_MASK_ADD)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
-        if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
-        if ((p.flags & BSR_ATTENTION_CAUSAL) && col > at.row + p.causal_offset) return none;
+        return s;
+    }
+    /* What comes after the score function. */
+    template <class F>
+    __device__ __forceinline__ F forbid(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
+        const F none = -bsri_dev_inf<F>();
+        const int64_t away = col - row - i - p.causal_offset;
+        if (row + i >= q_rows) return none;
+        if (full) return s;
+        if (away > p.after || away < -p.before) return none;
         if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
-        if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        if (p.mask_function) {
+            const bsr_position at = position(i, col);
+            if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        }
         if (padding && p.padding_mode == BSR_MASK_MUL)
             s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, col));
         return s;
     }
+    /* Everything between product and softmax. By columns of a tile: bsri_dev_modify_column(); the CPU's, by rows:
+       bsri_attention_modify(). */
+    template <class F>
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value,
+                                        bool full) const {
+        if (p.softcap > 0) s = (F)p.softcap * bsri_dev_tanh(s / (F)p.softcap);
+        s = add(p, s, i, col, value);
+        if (p.score_function) {
+            const bsr_position at = position(i, col);
+            s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
+        }
+        return forbid(p, s, i, col, value, full);
+    }
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
         const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
         return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
+    }
+    /* What the sums of row + i are multiplied by as the sink joins them; top: their reference, which may become the sink's. */
+    template <class F> __device__ __forceinline__ F join_sink(int64_t i, F &top, F &sum) const {
+        const F x = (F)sink, old = top;
+        if (!(x > -bsri_dev_inf<F>()) || row + i >= q_rows) return 1;
+        if (old < x) top = x;
+        const F factor = old < x ? bsri_dev_exp(old - x) : F(1);
+        sum = sum * factor + bsri_dev_exp(x - top);
+        return factor;
+    }
+    __device__ __forceinline__ void store_max(const bsri_dev_attention &p, int64_t i, double max) const {
+        bsri_dev_store(p.row_max.data, p.row_max.dtype,
+                       bsri_dense_offset(&p.batch, item, &p.row_max) + (row + i) * p.row_max.row_stride, max);
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
         bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
@@ -7293,12 +10322,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     }
     /* What stands between product and softmax; scores beyond `width` are forbidden. value: of the mask's, of the first score. */
     __device__ __forceinline__ void modify(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t col, int width,
-                                           int64_t value) {
+                                           int64_t value, bool full) {
         for (int i = threadIdx.x; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             F &x = score[m][n];
             if (n >= width) x = -bsri_dev_inf<F>();
-            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2]);
+            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2], full);
         }
         __syncthreads();
     }
@@ -7334,11 +10363,12 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 #pragma unroll
             for (int j = 0; j < Tile::RN; j++)
                 if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+        const int64_t first = t.place(p, col, p.v.row_stride, p.v_page);
         for (int k0 = 0; k0 < width; k0 += KC) {
             const int kc = width - k0 < KC ? width - k0 : KC;
             for (int i = threadIdx.x; i < TN * KC; i += 256) {
                 const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                const int64_t at = (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
+                const int64_t at = first + (k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
                 s.b[k][n] = n < depth && k < kc ? bsri_dev_number<F>(t.v, p.v.dtype, at) : F(0);
             }
             __syncthreads();
@@ -7363,15 +10393,18 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
         for (int i = own; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             if (n >= depth) continue;
-            const F x = score[m][n], max = top[m];
+            F max = top[m], total = sum[m];
+            const F x = score[m][n] * t.join_sink(m, max, total);
             const F y =
-                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
+                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / total) : F(0)) : bsri_dev_nan<F>();
             bsri_dev_store(p.out.data, p.out.dtype, first + m * p.out.row_stride + n * p.out.col_stride, y);
         }
-        if (p.lse.data && t.panel == 0 && own < t.rows) {
-            const F max = top[own];
+        if (t.panel == 0 && own < t.rows) {
+            F max = top[own], total = sum[own];
+            if (p.row_max.data) t.store_max(p, own, (double)max);
+            t.join_sink(own, max, total);
             const bool some = max > -bsri_dev_inf<F>() && max < bsri_dev_inf<F>();
-            t.store_lse(p, own, some ? (double)max + log((double)sum[own]) : (double)max);
+            if (p.lse.data) t.store_lse(p, own, some ? (double)max + log((double)total) : (double)max);
         }
         __syncthreads();
     }
@@ -7384,24 +10417,34 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     typedef bsri_simt<L> Tile;
     typedef typename L::number F;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
-    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
+    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
+    __shared__ bool some;
+    const int64_t total = p.items * p.panels * p.tiles * p.block_rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        bsri_dev_query t;
-        if (!t.begin(p, work)) continue;
+        if (threadIdx.x == 0) some = t.begin(p, work);
+        __syncthreads();
+        if (!some) {
+            __syncthreads();
+            continue;
+        }
         const int64_t d0 = t.panel * Tile::TN, depth = bsri_min(Tile::TN, p.v.cols - d0);
         F out[Tile::RM][Tile::RN] = {};
         if (threadIdx.x < Tile::TM) tile.top[threadIdx.x] = -bsri_dev_inf<F>(), tile.sum[threadIdx.x] = 0;
         for (int64_t at = t.first; at < t.end; at++) {
-            const int64_t first = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc, end = bsri_min(bc, t.limit - first);
-            for (int64_t in = 0; in < end; in += Tile::TN) {
-                const int64_t col = first + in;
-                const int width = (int)bsri_min(Tile::TN, end - in);
+            const int64_t bc = bsri_index(t.mask.col, p.mask.index_dtype, at);
+            int64_t from, to;
+            const bool full = t.keys(p, at, bc, from, to) == BSR_BLOCK_FULL;
+            for (int64_t col = from; col < to;) {
+                const int64_t in = col - bc * p.mask.block_cols;
+                const int width = t.beside(p, col, bsri_min(Tile::TN, to - col));
                 F product[Tile::RM][Tile::RN] = {};
                 Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
-                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                               t.k, p.k.dtype, t.place(p, col, p.k.row_stride, p.k_page), p.k.col_stride, p.k.row_stride, width,
+                               p.q.cols);
                 tile.lay(product, (F)p.scale);
-                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
+                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2], full);
                 tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
+                col += width;
             }
         }
         __syncthreads();
@@ -8778,6 +11821,2065 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>attention-decode: few queries: heads packed into a tile, keys split among CTAs               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Elements of an operand before an item, whose batch dimensions but the last are at x, and a head. */
+struct bsri_decode_item {
+    int64_t x[3];
+    __device__ __forceinline__ bsri_decode_item(const bsri_dev_decode &m, int64_t b) {
+        x[0] = x[1] = 0, x[2] = b;
+        if (!m.deep) return;
+        x[1] = bsri_divide(b, m.outer[1]), x[2] = b - x[1] * m.outer[1];
+        x[0] = bsri_divide(x[1], m.outer[0]), x[1] -= x[0] * m.outer[0];
+    }
+    __device__ __forceinline__ int64_t at(const bsri_dev_decode &m, int operand, int64_t head) const {
+        const int64_t *step = m.step[operand];
+        int64_t n = x[2] * step[2] + head * step[3];
+        if (m.deep) n += x[0] * step[0] + x[1] * step[1];
+        return n;
+    }
+};
+/* What a row's sums are multiplied by, and what else is told of it. */
+struct bsri_decode_end {
+    float factor;
+    double lse;
+    /* top: the largest score; sum: of powers relative to it; sink: a score by e, or -inf. */
+    __device__ __forceinline__ bsri_decode_end(const bsri_dev_decode &m, float top, float sum, float sink) {
+        float unit = 1.0f;
+        double base = (double)top * m.natural;
+        if (sink > -bsri_dev_inf<float>()) {
+            const float more = fmaf(top, m.p.unit, -sink * BSRI_DEV_LOG2E); /* by how much the largest score is above it */
+            if (!(more < 0)) sum += bsri_dev_exp2(-more);
+            else unit = bsri_dev_exp2(more), sum = fmaf(sum, unit, 1.0f), base = (double)sink, top = sink;
+        }
+        const bool some = top > -bsri_dev_inf<float>() && top < bsri_dev_inf<float>();
+        factor = some ? unit / sum : top < 0 ? 0.0f : bsri_dev_nan<float>();
+        lse = some ? base + (double)logf(sum) : (double)top;
+    }
+};
+/* A row of out is done: lse and the largest score, by one thread; the threads store four elements each. */
+struct bsri_decode_row {
+    int64_t at;
+    float factor;
+    __device__ __forceinline__ bsri_decode_row() : at(0), factor(0) {}
+    __device__ __forceinline__ bsri_decode_row(const bsri_dev_decode &m, const bsri_decode_item &item, int64_t b, int64_t head,
+                                               int64_t row, float top, float sum, bool first) {
+        const bool there = !m.p.lengths.q_lengths || row < m.p.lengths.q_lengths[b];
+        const float none = -bsri_dev_inf<float>();
+        if (!there) top = none;
+        const float sink = there && m.p.sinks.data
+                               ? bsri_dev_load<float>(m.p.sinks.data, m.p.sinks.dtype, item.at(m, BSRI_DECODE_SINK, head))
+                               : none;
+        const bsri_decode_end end(m, top, sum, sink);
+        at = item.at(m, BSRI_DECODE_OUT, head) + row * m.p.out.row_stride, factor = end.factor;
+        if (!first) return;
+        if (m.p.lse.data)
+            bsri_dev_store(m.p.lse.data, m.p.lse.dtype, item.at(m, BSRI_DECODE_LSE, head) + row * m.p.lse.row_stride, end.lse);
+        if (m.p.row_max.data)
+            bsri_dev_store(m.p.row_max.data, m.p.row_max.dtype, item.at(m, BSRI_DECODE_MAX, head) + row * m.p.row_max.row_stride,
+                           (double)top * m.natural);
+    }
+    __device__ __forceinline__ void store(const bsri_dev_decode &m, int d, const float4 &x) const {
+        const bool zero = factor == 0;
+        const float y[4] = {zero ? 0 : x.x * factor, zero ? 0 : x.y * factor, zero ? 0 : x.z * factor, zero ? 0 : x.w * factor};
+        for (int i = 0; i < 4; i += 2)
+            bsri_attention_store(m.p, at + (d + i) * m.p.out.col_stride, y[i], y[i + 1], m.p.q.dtype);
+    }
+};
+/* Sums of a part, of all rows. */
+__device__ __forceinline__ float *bsri_decode_sums(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return m.sums + (part * m.rows + row) * m.p.v.cols;
+}
+__device__ __forceinline__ float2 *bsri_decode_tops(const bsri_dev_decode &m, int64_t part, int64_t row) {
+    return (float2 *)(m.sums + m.parts * m.rows * m.p.v.cols) + part * m.rows + row;
+}
+
+#ifdef BSRI_MMA_CODE
+/* A part of the keys of a tile: what a CTA does at a time. Packed row n of a block row is query row n / pack of it, of head
+   n % pack of those that are packed. */
+struct bsri_decode_unit {
+    int64_t b, br;
+    int head, part;      /* the first head */
+    int packed, rows;    /* the tile's first packed row, how many it has: of the last block row's some may have none */
+    int last;            /* there is no unit left, this is none */
+    int q_first, q_last; /* query rows, of all */
+    int keys, list;      /* that the item has; of the block row's list */
+    const char *col;     /* its columns */
+    const uint8_t *kind;
+    const int32_t *counts, *table;
+
+    __device__ __forceinline__ void begin(const bsri_dev_decode &m, int64_t work, int tile_rows) {
+        const int64_t tiles = m.p.block_rows * m.tiles;
+        last = work >= bsri_divide(m.p.items, m.pack) * tiles * m.parts, rows = 0;
+        if (last) return;
+        int64_t n = bsri_divide(work, m.packs), tile;
+        head = (int)(work - n * m.packs) * m.pack;
+        tile = n, n = bsri_divide(n, tiles), tile -= n * tiles;
+        b = bsri_divide(n, m.parts), part = (int)(n - b * m.parts);
+        br = bsri_divide(tile, m.tiles), packed = (int)(tile - br * m.tiles) * tile_rows;
+        const int64_t first = br * m.p.mask.block_rows, all = bsri_min(m.p.mask.block_rows, m.p.q.rows - first) * m.pack;
+        rows = (int)bsri_max(0, bsri_min(tile_rows, all - packed));
+        if (!rows) return;
+        q_first = (int)(first + packed / m.pack), q_last = (int)(first + (packed + rows - 1) / m.pack);
+        const bsri_decode_item item(m, b);
+        const int dt = m.p.mask.index_dtype, shift = dt == BSR_I64 ? 3 : 2, own = head / (int)m.p.m_group;
+        const char *crow = (const char *)m.p.mask.crow_indices + (item.at(m, BSRI_DECODE_CROW, own) + br << shift);
+        const int64_t cols = item.at(m, BSRI_DECODE_COL, own), from = bsri_dev_index(crow, dt, 0);
+        list = (int)((bsri_dev_index(crow, dt, 1) - from) * m.p.mask.block_cols);
+        col = (const char *)m.p.mask.col_indices + (cols + from << shift);
+        kind = m.p.kind ? m.p.kind + cols + from : nullptr;
+        keys = m.keys;
+        if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
+        table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
+    }
+    /* Which keys a query row may attend to, of blocks that are not full: from low on, below high. */
+    __device__ __forceinline__ int low(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset - m.p.before));
+    }
+    __device__ __forceinline__ int high(const bsri_dev_decode &m, int row) const {
+        return (int)bsri_max(0, bsri_min(keys, row + m.p.causal_offset + m.p.after + 1));
+    }
+};
+/* Of each stage: its keys, BSRI_DECODE_FULL where they stand in full blocks, and whether all of a warp's are allowed to all rows.
+   Units: the one whose keys are multiplied, the next one, whose keys may be asked for already. */
+template <class L> struct bsri_decode_control {
+    int key[L::TEAMS][L::STAGES][L::KEYS];
+    int whole[L::TEAMS][L::STAGES][L::TEAM];
+    uint64_t full[2];
+    bsri_decode_unit unit[2];
+
+    __device__ __forceinline__ const bsri_decode_unit &wait(int n) const {
+        bsri_mbarrier_wait(bsri_smem_address(&full[n % 2]), n / 2 & 1);
+        return unit[n % 2];
+    }
+    /* Unit n, by the warp whose turn it is; what it will ask for first comes to the L2. */
+    __device__ __forceinline__ void plan(const bsri_dev_decode &m, int n, int warp) {
+        const int lane = threadIdx.x % 32;
+        bsri_decode_unit &t = unit[n % 2];
+        if (n % L::WARPS != warp) return;
+        if (lane == 0)
+            t.begin(m, blockIdx.x + (int64_t)n * gridDim.x, L::ROWS), bsri_mbarrier_arrive(bsri_smem_address(&full[n % 2]));
+        __syncwarp();
+#if __CUDA_ARCH__ >= 900
+        if (!t.rows) return;
+        const bsri_decode_item item(m, t.b);
+        const int64_t size = m.p.mask.index_dtype == BSR_I64 ? 8 : 4, all = t.list / m.p.mask.block_cols * size;
+        const int64_t from = bsri_divide((int64_t)t.part * m.part_keys, m.p.mask.block_cols) * size + lane * 128;
+        if (from < all && lane * 128 < bsri_divide(m.part_keys, m.p.mask.block_cols) * size + 128)
+            bsri_dev_prefetch(t.col + from);
+        for (int i = lane; i < t.rows; i += 32) {
+            const int at = t.packed + i, row = at / m.pack;
+            const int64_t q = item.at(m, BSRI_DECODE_Q, t.head + at - row * m.pack) +
+                              (t.br * m.p.mask.block_rows + row) * m.p.q.row_stride;
+            for (int d = 0; d < m.p.q.cols; d += 64) bsri_dev_prefetch((const char *)m.p.q.data + 2 * (q + d));
+        }
+#endif
+    }
+};
+
+/* Which keys a warp asks for: those of its team's steps, 16 a warp, of which some have keys that a row may attend to. */
+template <class L> struct bsri_decode_list {
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int team, warp, lane;      /* warp: of the team */
+    const bsri_decode_unit *t;       /* the unit at work, number `unit` */
+    const char *k, *v;
+    int from, end, steps, low, high; /* keys of the list; what any row may attend to */
+    int low_all, high_all;           /* what all may */
+    int at, base;                    /* the next step; the first of 32 of which `some` have keys */
+    uint32_t some;
+    int unit, key, place, page;      /* lane % 16's key of the next step, its row in its page */
+    bool done, ready;                /* there is no unit left; the next step's keys are looked up */
+
+    __device__ __forceinline__ bsri_decode_list(const bsri_dev_decode &m_, bsri_decode_control<L> &c, int warp_)
+        : m(m_), control(c), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), unit(-1), key(0), place(0),
+          page(0), done(false), ready(false) {
+        open();
+    }
+    __device__ __forceinline__ void open() {
+        t = &control.wait(++unit);
+        done = t->last, at = steps = 0, base = -32, some = 0;
+        if (!t->rows) return;
+        const bsri_decode_item item(m, t->b);
+        k = (const char *)m.p.k.data + 2 * item.at(m, BSRI_DECODE_K, t->head / (int)m.p.k_group);
+        v = (const char *)m.p.v.data + 2 * item.at(m, BSRI_DECODE_V, t->head / (int)m.p.v_group);
+        from = (int)bsri_min(t->list, (int64_t)t->part * m.part_keys);
+        end = t->part + 1 == m.parts ? t->list : (int)bsri_min(t->list, (int64_t)from + m.part_keys);
+        steps = ((end - from + L::KEYS - 1) / L::KEYS - team + L::TEAMS - 1) / L::TEAMS;
+        low = t->low(m, t->q_first), high = t->high(m, t->q_last), low_all = t->low(m, t->q_last);
+        high_all = t->high(m, t->q_first);
+    }
+    __device__ __forceinline__ int first(int step) const { return from + (step * L::TEAMS + team) * L::KEYS; }
+    __device__ __forceinline__ int column(int n) const { return bsri_dev_index(t->col, m.p.mask.index_dtype, n); }
+    __device__ __forceinline__ int kind(int n) const { return t->kind ? (int)t->kind[n] : 0; }
+    /* Has a step a block with keys that a row may attend to? */
+    __device__ __forceinline__ bool useful(int step) const {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int t0 = first(step), t1 = min(t0 + L::KEYS, end) - 1;
+        if (step >= steps) return false;
+        for (int n = (int)((uint32_t)t0 / bc); n <= (int)((uint32_t)t1 / bc); n++) {
+            const int x = column(n) * (int)bc, how = kind(n);
+            if (how == BSR_BLOCK_FULL ? x < t->keys : how == BSR_BLOCK_PARTIAL && x < high && x + (int)bc > low) return true;
+        }
+        return false;
+    }
+    /* Goes to the next step that is useful, from `at` on; false: there is none. */
+    __device__ __forceinline__ bool find() {
+        for (;;) {
+            if (at >= steps) return false;
+            if (at >= base + 32) base = at, some = __ballot_sync(~0u, useful(at + lane));
+            const uint32_t left = some >> (at - base);
+            if (left) {
+                at += __ffs((int)left) - 1;
+                return true;
+            }
+            at = base + 32;
+        }
+    }
+    /* Looks the keys of step `at` up. */
+    __device__ __forceinline__ void look() {
+        const uint32_t bc = (uint32_t)m.p.mask.block_cols;
+        const int i = first(at) + warp * 16 + lane % 16, n = (int)((uint32_t)i / bc), in = i - n * (int)bc;
+        key = BSRI_DECODE_NO_KEY, place = -1, page = 0;
+        if (i >= end) return;
+        const int c = column(n), how = kind(n), x = c * (int)bc + in;
+        if (x >= t->keys || (t->counts && in >= t->counts[c]) || how == BSR_BLOCK_SKIP) return;
+        if (how != BSR_BLOCK_FULL && (x < low || x >= high)) return;
+        key = how == BSR_BLOCK_FULL ? x | BSRI_DECODE_FULL : x, place = x;
+        if (!t->table) return;
+        page = (int)((uint32_t)x / (uint32_t)m.page), place = x - page * m.page, page = t->table[page];
+    }
+    /* The next step of this unit or, while that before it is multiplied, of the next one: its keys are looked up. */
+    __device__ __forceinline__ void prepare(int multiplied) {
+        ready = false;
+        while (!done) {
+            if (find()) {
+                look();
+                ready = true;
+                return;
+            }
+            if (unit > multiplied) return;
+            open();
+        }
+    }
+    /* No step of unit n is still to be asked for. */
+    __device__ __forceinline__ bool past(int n) const { return done || unit > n; }
+};
+
+/* A warp: 16 MT rows of the tile, and with its team the keys of some steps. */
+template <class L> struct bsri_decode_warp {
+    typedef typename L::type T;
+    static constexpr int HD = L::HD, MT = L::MT, CH = HD / 8, KS = HD / 16, NT = L::SPAN / 8, LINE = HD * 2;
+    static constexpr int BESIDE = 32 / CH; /* keys that a warp copies at once */
+    static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    typedef float scores[MT][NT][4];
+    typedef uint32_t parts[MT][NT / 2][4]; /* probabilities as an operand */
+    const bsri_dev_decode &m;
+    bsri_decode_control<L> &control;
+    const int own, team, warp, lane, quad, pair; /* own: the warp's number; warp: of the team */
+    const uint32_t ring, queries;                /* of the team, of all, in shared memory */
+    int low[MT][2], high[MT][2];                 /* keys that the lane's rows may attend to */
+    float slope[MT][2];
+    int row[MT][2];
+    float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
+    uint32_t q[L::HOLD_Q ? KS : 1][4];
+
+    __device__ __forceinline__ bsri_decode_warp(const bsri_dev_decode &m_, bsri_decode_control<L> &c, uint32_t memory, int warp_)
+        : m(m_), control(c), own(warp_), team(warp_ / L::TEAM), warp(warp_ % L::TEAM), lane(threadIdx.x % 32), quad(lane / 4),
+          pair(lane % 4 * 2), ring(memory + team * L::STAGES * L::STAGE), queries(memory + L::RING + L::SCRATCH) {}
+    /* Queries to shared memory, where there is no room for them in registers. */
+    __device__ __forceinline__ void load_queries(const bsri_decode_unit &t, const bsri_decode_item &item) const {
+        for (int n = own * 32 + lane; n < L::ROWS * CH; n += L::WARPS * 32) {
+            const int r = n / CH, c = n % CH, at = min(r, t.rows - 1) + t.packed, i = at / m.pack;
+            const int64_t from = item.at(m, BSRI_DECODE_Q, t.head + at - i * m.pack) +
+                                 (t.br * m.p.mask.block_rows + i) * m.p.q.row_stride + c * 8;
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (r < t.rows && c * 8 < m.p.q.cols) x = bsri_dev_load16((const char *)m.p.q.data + 2 * from);
+            bsri_mma_put16(queries + r * LINE + (c ^ (r & 7)) * 16, x);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+    __device__ __forceinline__ void begin(const bsri_decode_unit &t) {
+        const bsri_decode_item item(m, t.b);
+        if (!L::HOLD_Q) load_queries(t, item);
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int n = (warp * MT + i) * 16 + quad + 8 * h, at = min(n, t.rows - 1) + t.packed, of = at / m.pack;
+                const int64_t head = t.head + at - of * m.pack;
+                const bool there = n < t.rows;
+                row[i][h] = (int)(t.br * m.p.mask.block_rows) + of;
+                low[i][h] = there ? t.low(m, row[i][h]) : BSRI_DECODE_NO_KEY, high[i][h] = t.high(m, row[i][h]);
+                slope[i][h] = 0;
+                if (m.p.slopes.data)
+                    slope[i][h] = bsri_dev_load<float>(m.p.slopes.data, m.p.slopes.dtype, item.at(m, BSRI_DECODE_SLOPE, head));
+                const uint32_t *from = (const uint32_t *)((const char *)m.p.q.data + 2 * (item.at(m, BSRI_DECODE_Q, head) +
+                                                                                          row[i][h] * m.p.q.row_stride + pair));
+#pragma unroll
+                for (int s = 0; s < (L::HOLD_Q ? KS : 0); s++) {
+                    q[s][h] = there && s * 16 < m.p.q.cols ? from[s * 8] : 0;
+                    q[s][2 + h] = there && s * 16 + 8 < m.p.q.cols ? from[s * 8 + 4] : 0;
+                }
+                top[i][h] = -bsri_dev_inf<float>(), sum[i][h] = 0;
+            }
+#pragma unroll
+        for (int d = 0; d < MT * HD / 2; d++) out[d / (HD / 2)][d / 4 % (HD / 8)][d % 4] = 0;
+    }
+    /* Asks for the keys of a step and their values. */
+    __device__ __forceinline__ void issue(const bsri_decode_list<L> &list, int stage) {
+        const bool whole = (list.key & BSRI_DECODE_FULL) || (list.key >= list.low_all && list.key < list.high_all);
+        const bool all = __all_sync(~0u, whole);
+        if (lane < 16) control.key[team][stage][warp * 16 + lane] = list.key;
+        if (lane == 0) control.whole[team][stage][warp] = all;
+        const int r0 = lane / CH, c = lane % CH, k_some = c * 8 < m.p.q.cols, v_some = c * 8 < m.p.v.cols;
+        const uint32_t to = ring + stage * L::STAGE + warp * 16 * LINE;
+#pragma unroll
+        for (int i = 0; i < 16; i += BESIDE) {
+            const int r = i + r0, place = __shfl_sync(~0u, list.place, r), page = __shfl_sync(~0u, list.page, r);
+            const int64_t at = max(place, 0);
+            const int bytes = place >= 0 ? 16 : 0;
+            const uint32_t piece = to + r * LINE + (c ^ (r & 7)) * 16;
+            if (k_some) bsri_cp_async(piece, list.k + 2 * (page * m.p.k_page + at * m.p.k.row_stride + c * 8), bytes);
+            if (v_some)
+                bsri_cp_async(piece + L::KEYS * LINE, list.v + 2 * (page * m.p.v_page + at * m.p.v.row_stride + c * 8), bytes);
+        }
+    }
+    /* Scores of keys that begin at `keys`. */
+    __device__ __forceinline__ void form(scores &s, uint32_t keys) const {
+        uint32_t a[MT][4], b[2][4], at = keys + (lane / 16 * 8 + (lane & 7)) * LINE + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t from = queries + (warp * MT * 16 + lane % 16) * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at), bsri_dev_opaque(from); /* pieces' places are computed where they are used */
+        bsri_mma_load(b[0], at);
+#pragma unroll
+        for (int n = 0; n < KS * NT / 2; n++) {
+            const int j = n % (NT / 2), next = n + 1;
+            if (next < KS * NT / 2) bsri_mma_load(b[next % 2], (at ^ next / (NT / 2) * 32) + next % (NT / 2) * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                if (!L::HOLD_Q && j == 0) bsri_mma_load(a[i], (from ^ n / (NT / 2) * 32) + i * 16 * LINE);
+#pragma unroll
+                for (int e = 0; e < (L::HOLD_Q ? 4 : 0); e++) a[i][e] = q[L::HOLD_Q ? n / (NT / 2) : 0][e];
+                bsri_mma<T>(s[i][2 * j], a[i], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(s[i][2 * j + 1], a[i], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
+    __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
+        bool shield = false;
+        if (m.modified) {
+#pragma unroll
+            for (int n = 0; n < MT * NT * 4; n++) {
+                const int i = n / (NT * 4), h = n / 2 % 2;
+                float &x = s[i][n / 4 % NT][n % 4];
+                x *= (float)m.p.scale;
+                if (m.softcap > 0) x = m.softcap * tanhf(x / m.softcap);
+                if (m.p.slopes.data) {
+                    const int key = keys[n / 4 % NT * 8 + pair + n % 2] & ~BSRI_DECODE_FULL;
+                    x -= slope[i][h] * fabsf((float)(key - row[i][h] - m.p.causal_offset));
+                }
+            }
+        }
+#pragma unroll
+        for (int w = 0; w < L::SPAN / 16; w++) {
+            if (whole[w]) continue;
+#pragma unroll
+            for (int n = 2 * w; n < 2 * w + 2; n++) {
+                const int2 both = *(const int2 *)&keys[n * 8 + pair];
+#pragma unroll
+                for (int e = 0; e < MT * 4; e++) {
+                    const int key = e % 2 ? both.y : both.x, i = e / 4, h = e / 2 % 2;
+                    const bool open = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+                    if (!open) s[i][n][e % 4] = -bsri_dev_inf<float>(), shield |= key != BSRI_DECODE_NO_KEY;
+                }
+            }
+        }
+        return __any_sync(~0u, shield);
+    }
+    /* Online softmax: scores become probabilities. */
+    __device__ __forceinline__ void fold(scores &s) {
+        bool grown = false;
+        float most[MT][2];
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            float x = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+#pragma unroll
+            for (int n = 1; n < NT; n++) x = bsri_dev_max(x, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+            most[i][h] = x, grown |= !(x <= top[i][h]);
+        }
+        if (__any_sync(~0u, grown)) {
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                float x = bsri_dev_max(most[i][h], top[i][h]);
+                x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+                const float factor = x == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - x) * m.p.unit);
+                top[i][h] = x, sum[i][h] *= factor;
+#pragma unroll
+                for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < MT * 2; e++) {
+            const int i = e / 2, h = e % 2;
+            const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * m.p.unit;
+#pragma unroll
+            for (int n = 0; n < NT * 2; n++) {
+                float &x = s[i][n / 2][2 * h + n % 2];
+                x = bsri_dev_exp2(fmaf(x, m.p.unit, -base)), sum[i][h] += x;
+            }
+        }
+    }
+    /* Is a value not finite? */
+    __device__ __forceinline__ bool odd(uint32_t values) const {
+        bool found = false;
+        for (int i = lane; i < L::SPAN * HD / 2; i += 32) {
+            const uint32_t x = bsri_mma_load_word(values + i * 4);
+            found |= (x & EXPONENT) == EXPONENT || (x >> 16 & EXPONENT) == EXPONENT;
+        }
+        return __any_sync(~0u, found);
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) {
+        float x[2];
+        bsri_dev_unpack(x, bits, T::DTYPE);
+        return x[0];
+    }
+    /* Adds probabilities times values one by one, but for what is forbidden: 0 times what is not finite would be NaN. */
+    __device__ __forceinline__ void add_odd(const parts &a, const int *keys, uint32_t values) {
+#pragma unroll 1
+        for (int n = 0; n < L::SPAN; n++) {
+            const int source = (lane & ~3) | (n % 8 / 2), key = keys[n];
+            float x[MT][2];
+            bool open[MT][2];
+#pragma unroll
+            for (int e = 0; e < MT * 2; e++) {
+                const int i = e / 2, h = e % 2;
+                uint32_t w = 0;
+#pragma unroll
+                for (int j = 0; j < NT; j++) bsri_dev_pick(w, a[i][j / 2][j % 2 * 2 + h], n / 8, j);
+                x[i][h] = number(__shfl_sync(~0u, w, source) >> (n % 2 * 16) & 0xffffu);
+                open[i][h] = (key & BSRI_DECODE_FULL) || (key >= low[i][h] && key < high[i][h]);
+            }
+#pragma unroll 1
+            for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                const uint32_t y = bsri_mma_load_word(values + n * LINE + (d ^ (n & 7)) * 16 + pair * 2);
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        if (open[i][h])
+                            out[i][0][2 * h] += x[i][h] * number(y & 0xffffu), out[i][0][2 * h + 1] += x[i][h] * number(y >> 16);
+                    bsri_dev_rotate(out[i]);
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void add(const parts &a, uint32_t values) {
+        uint32_t b[2][4], at = values + lane % 16 * LINE + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(at);
+        bsri_mma_load_t(b[0], at);
+#pragma unroll
+        for (int n = 0; n < NT / 2 * KS; n++) {
+            const int d = n % KS, next = n + 1;
+            if (next < NT / 2 * KS) bsri_mma_load_t(b[next % 2], (at ^ next % KS * 32) + next / KS * 16 * LINE);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                bsri_mma<T>(out[i][2 * d], a[i][n / KS], b[n % 2][0], b[n % 2][1]);
+                bsri_mma<T>(out[i][2 * d + 1], a[i][n / KS], b[n % 2][2], b[n % 2][3]);
+            }
+        }
+    }
+    /* The keys in a stage. */
+    __device__ __forceinline__ void step(int stage) {
+#pragma unroll 1
+        for (int first = 0; first < L::KEYS; first += L::SPAN) {
+            const int *keys = control.key[team][stage] + first;
+            const uint32_t at = ring + stage * L::STAGE + first * LINE, values = at + L::KEYS * LINE;
+            scores s = {};
+            parts a;
+            form(s, at);
+            const bool shield = modify(s, keys, control.whole[team][stage] + first / 16);
+            fold(s);
+#pragma unroll
+            for (int n = 0; n < MT * NT * 2; n++)
+                a[n / (NT * 2)][n / 4 % (NT / 2)][n % 4] =
+                    bsri_pack<T>(s[n / (NT * 2)][n / 2 % NT][n % 2 * 2], s[n / (NT * 2)][n / 2 % NT][n % 2 * 2 + 1]);
+            if (shield && odd(values)) add_odd(a, keys, values);
+            else add(a, values);
+        }
+    }
+    __device__ __forceinline__ void team_sync() const {
+        if (L::TEAM == 1) __syncwarp();
+        else bsri_named_sync(2 + team, 32 * L::TEAM);
+    }
+};
+/* What teams leave for each other when a unit ends, four rows of each warp at a time: sums, padded; the largest score and
+   the sum. */
+template <class L> struct bsri_decode_totals {
+    float sum[L::WARPS][4][L::HD + 4];
+    float2 top[L::WARPS][4];
+};
+/* Row 4 round + i of warp w of each team, row n of the tile, from those of the teams. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_join(const bsri_dev_decode &m, const bsri_decode_unit &t,
+                                                 const bsri_decode_totals<L> &totals, int w, int i, int n) {
+    const bsri_decode_item item(m, t.b);
+    const int at = t.packed + n, of = at / m.pack, lane = threadIdx.x % 32;
+    const int64_t row = t.br * m.p.mask.block_rows + of, head = t.head + at - of * m.pack;
+    const int64_t whole = (t.b * m.p.heads + head) * m.p.q.rows + row;
+    float top = -bsri_dev_inf<float>(), sum = 0, weight[L::TEAMS];
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) top = bsri_dev_max(top, totals.top[team * L::TEAM + w][i].x);
+#pragma unroll
+    for (int team = 0; team < L::TEAMS; team++) {
+        const float2 x = totals.top[team * L::TEAM + w][i];
+        weight[team] = x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit), sum += weight[team] * x.y;
+    }
+    if (m.parts > 1 && lane == 0) *bsri_decode_tops(m, t.part, whole) = make_float2(top, sum);
+    if (m.parts > 1 && top == -bsri_dev_inf<float>()) return;
+    const bsri_decode_row end = m.parts > 1 ? bsri_decode_row() : bsri_decode_row(m, item, t.b, head, row, top, sum, lane == 0);
+    for (int d = lane * 4; d < m.p.v.cols; d += 128) {
+        float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int team = 0; team < L::TEAMS; team++) {
+            const float4 y = *(const float4 *)&totals.sum[team * L::TEAM + w][i][d];
+            x.x += weight[team] * y.x, x.y += weight[team] * y.y, x.z += weight[team] * y.z, x.w += weight[team] * y.w;
+        }
+        if (m.parts > 1) *(float4 *)(bsri_decode_sums(m, t.part, whole) + d) = x;
+        else end.store(m, d, x);
+    }
+}
+/* A unit's end: all warps that multiply. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_finish(bsri_decode_warp<L> &w, const bsri_decode_unit &t,
+                                                   bsri_decode_totals<L> &totals) {
+    const int rows = t.rows; /* behind the last barrier another unit may stand there */
+#pragma unroll
+    for (int e = 0; e < L::MT * 2; e++) {
+        float &all = w.sum[e / 2][e % 2];
+        all += __shfl_xor_sync(~0u, all, 1), all += __shfl_xor_sync(~0u, all, 2);
+    }
+#pragma unroll
+    for (int round = 0; round < 4 * L::MT; round++) {
+        const int i = round / 4, h = round / 2 % 2;
+        if (4 * round >= rows) break; /* the team's first warp has none, nor has another */
+        if (w.quad / 4 == round % 2) {
+            float *const to = totals.sum[w.own][w.quad % 4] + w.pair;
+            if (w.pair == 0) totals.top[w.own][w.quad % 4] = make_float2(w.top[i][h], w.sum[i][h]);
+#pragma unroll
+            for (int d = 0; d < L::HD / 8; d++) *(float2 *)(to + d * 8) = make_float2(w.out[i][d][2 * h], w.out[i][d][2 * h + 1]);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+        for (int n = w.own; n < 4 * L::TEAM; n += L::WARPS) {
+            const int tile_row = n / 4 * 16 * L::MT + 4 * round + n % 4;
+            if (tile_row < rows) bsri_decode_join<L>(w.m, t, totals, n / 4, n % 4, tile_row);
+        }
+        bsri_named_sync(1, L::WARPS * 32);
+    }
+}
+/* The warps that multiply, which ask for their keys themselves. */
+template <class L>
+__device__ __forceinline__ void bsri_decode_multiply(const bsri_dev_decode &m, bsri_decode_control<L> &c, char *memory,
+                                                     int warp) {
+    bsri_decode_list<L> list(m, c, warp);
+    bsri_decode_warp<L> w(m, c, bsri_smem_address(memory), warp);
+    bsri_decode_totals<L> &totals = *(bsri_decode_totals<L> *)(memory + L::RING);
+    int left = 0, ahead = 0; /* steps under way of the unit at work, of the next one */
+    uint32_t there = 0;      /* which stages have one */
+    const auto ask = [&](int unit, int stage) {
+        if (!list.ready) list.prepare(unit);
+        if (list.ready) {
+            w.issue(list, stage);
+            there |= 1u << stage, left += list.unit == unit, ahead += list.unit != unit, list.at++;
+            list.prepare(unit);
+        }
+        bsri_cp_async_commit();
+    };
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++) ask(0, i);
+    int stage = 0;
+#pragma unroll 1
+    for (int unit = 0;; unit++, left = ahead, ahead = 0) {
+        const bsri_decode_unit &t = c.unit[unit % 2]; /* the list is there already */
+        if (t.last) return;
+        if (t.rows) w.begin(t);
+#pragma unroll 1
+        while (left || !list.past(unit)) {
+            bsri_cp_async_wait<L::STAGES - 2>();
+            w.team_sync();
+            ask(unit, stage ? stage - 1 : L::STAGES - 1);
+            if (there >> stage & 1) {
+                there &= ~(1u << stage), left--;
+                if (w.warp * 16 * L::MT < t.rows) w.step(stage);
+            }
+            stage = stage + 1 == L::STAGES ? 0 : stage + 1;
+        }
+        if (t.rows) bsri_decode_finish<L>(w, t, totals);
+        else bsri_named_sync(1, L::WARPS * 32);
+        c.plan(m, unit + 2, warp); /* where this unit stood, which nobody reads any more */
+    }
+}
+#endif
+
+/* bsri_attention_decode: a CTA stays and takes units, a part of the keys of a tile of packed query rows each, in turn.
+   Its tile is the choice of bsri_decode_choose() (>>cuda-plan-rows).
+
+   Threads: WARPS warps in teams of TEAM, each warp 16 MT of the tile's rows. A step is 16 TEAM keys: a team has every TEAMS-th
+   step of the part, and each of its warps asks for 16 keys of that and their values, by lists that go on with the next unit while
+   this one is multiplied. Teams don't wait for each other until a unit ends. Warps plan units in turn.
+
+   Shared memory (dynamic):
+     0            for each team STAGES times STAGE bytes: KEYS lines of HD elements of keys, then of values; 16-byte piece c of
+                  line r stands at c ^ (r & 7). What lies beyond a key's columns is zero
+     RING         sums on their way from team to team, four rows of each warp
+     then         without HOLD_Q: queries, in the form of keys
+     then         bsri_decode_control: which keys the stages hold, which of them all rows may attend to; two units, barriers
+
+   barrier   count   arrives                           waits                      phase
+   full[2]   1       lane 0 of the warp that planned   each warp, where it asks   round of the two, modulo 2
+   bar 1: all warps, when a unit ends, whose place may be planned anew then; bar 2 + team: a team of several warps
+
+   Stages have no mbarrier: a step is a cp.async group of each thread, empty ones among them. When a team has met, the step's
+   copies have landed, and nobody reads the step before it any more, whose stage is filled next.
+
+   Keys are found by the list of their block row, lane by lane, one step ahead: any width of blocks, any order of pages. 32 steps
+   at a time are looked through for those without a key that a row may attend to, which are left out. Keys that are not there are
+   zeros in shared memory, and forbidden.
+
+   Sums: as in bsri_attention_mma(). Where a score is forbidden though its key is there, and a value in the stage is not finite,
+   values are added one by one.
+
+   Order: 1. The first two units are planned; each other one when the unit two before it is done.
+          2. A step has landed: the next is asked for; scores by mma.sync; online softmax; probabilities times values.
+          3. A unit ends: teams' sums are added in their order, and stored: in the workspace, or divided in out. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(128) char bsri_decode_memory[];
+    bsri_decode_control<L> &c = *(bsri_decode_control<L> *)(bsri_decode_memory + L::SHARED - L::CONTROL);
+    static_assert(sizeof(bsri_decode_control<L>) <= L::CONTROL && sizeof(bsri_decode_totals<L>) <= L::SCRATCH,
+                  "as the tile says");
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
+    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+        for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
+    bsri_pdl_wait();
+    c.plan(m, 0, warp), c.plan(m, 1, warp);
+    bsri_decode_multiply<L>(m, c, bsri_decode_memory, warp);
+#endif
+}
+
+/* Adds the parts of rows up, a CTA a row: its warps, or halves of them, have each so many parts, and are added in their order. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1)
+    bsri_attention_decode_merge(const __grid_constant__ bsri_dev_decode m BSRI_GATE) {
+    __shared__ float weight[BSRI_DECODE_PARTS];
+    __shared__ float2 shares[L::THREADS / 32];
+    __shared__ float4 sums[L::THREADS / 16][17];
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = L::THREADS / 32, wide = m.p.v.cols > 64;
+    const int lanes = wide ? 32 : 16, sub = threadIdx.x / lanes, subs = L::THREADS / lanes, own = threadIdx.x % lanes;
+    bsri_pdl_wait();
+    for (int64_t n = blockIdx.x; n < m.rows; n += gridDim.x) {
+        const int64_t whole = bsri_divide(n, m.p.q.rows), row = n - whole * m.p.q.rows, b = bsri_divide(whole, m.p.heads);
+        float top = -bsri_dev_inf<float>(), sum = 0;
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) top = bsri_dev_max(top, bsri_decode_tops(m, i, n)->x);
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        if (lane == 0) shares[warp].x = top;
+        __syncthreads();
+        for (int i = 0; i < warps; i++) top = bsri_dev_max(top, shares[i].x);
+        for (int i = threadIdx.x; i < m.parts; i += L::THREADS) {
+            const float2 x = *bsri_decode_tops(m, i, n);
+            const bool some = x.x > -bsri_dev_inf<float>() || x.x != x.x;
+            const float w = !some ? 0.0f : x.x == top ? 1.0f : bsri_dev_exp2((x.x - top) * m.p.unit);
+            weight[i] = some ? w : -1.0f, sum += w * x.y;
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0) shares[warp].y = sum;
+        __syncthreads();
+        sum = 0;
+        for (int i = 0; i < warps; i++) sum += shares[i].y;
+        const bsri_decode_item item(m, b);
+        const bsri_decode_row end(m, item, b, whole - b * m.p.heads, row, top, sum, threadIdx.x == 0);
+        for (int d0 = 0; d0 < m.p.v.cols; d0 += lanes * 4) {
+            const int d = d0 + own * 4;
+            float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+            for (int i = sub; i < m.parts && d < m.p.v.cols; i += subs) {
+                const float w = weight[i];
+                if (w < 0) continue; /* nothing was stored */
+                const float4 y = *(const float4 *)(bsri_decode_sums(m, i, n) + d);
+                x.x += w * y.x, x.y += w * y.y, x.z += w * y.z, x.w += w * y.w;
+            }
+            for (int half = 0; half < lanes; half += 16) { /* 64 columns at a time */
+                if (own / 16 * 16 == half) sums[sub][own % 16] = x;
+                __syncthreads();
+                if (threadIdx.x < 16 && d0 + half * 4 + threadIdx.x * 4 < m.p.v.cols) {
+                    float4 all = sums[0][threadIdx.x];
+                    for (int i = 1; i < subs; i++) {
+                        const float4 y = sums[i][threadIdx.x];
+                        all.x += y.x, all.y += y.y, all.z += y.z, all.w += y.w;
+                    }
+                    end.store(m, d0 + half * 4 + threadIdx.x * 4, all);
+                }
+                __syncthreads();
+            }
+        }
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-merge: one result of attention from partial ones                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A warp a row: each lane has a part's log-sum-exp, then columns. As bsri_partial_row(). */
+template <class F>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_attention_merge_rows(const __grid_constant__ bsri_dev_parts p BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const int lane = threadIdx.x % 32;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * BSRI_CTA_WARPS + threadIdx.x / 32; n < p.rows;
+         n += (int64_t)gridDim.x * BSRI_CTA_WARPS) {
+        const int64_t item = bsri_divide(n, p.out.rows), row = n - item * p.out.rows;
+        int64_t at[4] = {0, 0, 0, 0}, rest = item;
+#pragma unroll
+        for (int i = 3; i >= 0; i--) { /* at: the item's place in each dimension */
+            const int d = p.batch.dims - 4 + i;
+            const int64_t outer = d > 0 ? bsri_divide(rest, p.batch.size[d]) : 0;
+            at[i] = d >= 0 ? rest - (d > 0 ? outer * p.batch.size[d] : 0) : 0, rest = outer;
+        }
+        const bsri_dev_partial &own = p.part[lane < p.count ? lane : 0];
+        double y = -bsri_dev_inf<double>(), top, sum;
+        if (lane < p.count) {
+            int64_t from = row * own.y_row;
+            for (int i = 0; i < 4; i++) from += at[i] * own.y_step[i];
+            y = bsri_dev_load<double>(own.y, own.y_dtype, from);
+        }
+        top = y;
+        for (int d = 16; d; d /= 2) top = bsri_dev_max(top, __shfl_xor_sync(~0u, top, d));
+        sum = y == -bsri_dev_inf<double>() ? 0.0 : exp(y - top);
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        const bool some = top > -bsri_dev_inf<double>() && top < bsri_dev_inf<double>(), bad = !some && !(top < 0);
+        const double weight = some ? exp(y - top) / sum : 0.0;
+        const uint32_t there = __ballot_sync(~0u, y != -bsri_dev_inf<double>());
+        if (p.lse.data && lane == 0)
+            bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride,
+                           some ? top + log(sum) : top);
+        const int64_t to = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        for (int64_t d0 = 0; d0 < p.out.cols; d0 += 128) {
+            F x[4] = {};
+            for (int k = 0; k < p.count; k++) {
+                const bsri_dev_partial &part = p.part[k];
+                const F w = (F)__shfl_sync(~0u, weight, k);
+                int64_t from = row * part.x_row;
+                if (!(there >> k & 1)) continue;
+#pragma unroll
+                for (int i = 0; i < 4; i++) from += at[i] * part.x_step[i];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int64_t d = d0 + e * 32 + lane;
+                    if (d < p.out.cols) x[e] += w * bsri_dev_number<F>(part.x, p.x_dtype, from + d * part.x_col);
+                }
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int64_t d = d0 + e * 32 + lane;
+                if (d < p.out.cols)
+                    bsri_dev_store(p.out.data, p.out.dtype, to + d * p.out.col_stride, bad ? bsri_dev_nan<F>() : x[e]);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-scores: attention's backward: what happens to a score, which blocks a line has      */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_dev_user_gradient(int id, float g, float s, const bsr_position *at, const void *user_data) {
+    (void)s, (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_SCORE_GRADIENTS
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: return name##_gradient(g, s, at, user_data);
+        BSR_USER_SCORE_GRADIENTS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: return g;
+    }
+}
+__device__ __forceinline__ bool bsri_dev_makes(const bsri_dev_gradient &p, int output) { return p.makes >> output & 1; }
+
+/* A score: its probability as values meet it; its gradient as what is added sees it, and as products see it. */
+template <class F> struct bsri_dev_part {
+    F p, ds, product;
+};
+/* One batch item of the call, of those that are summed into an item of the outputs. Its rows count from 0; low, limit: columns
+   that conditions let any line of the work tile meet. */
+struct bsri_dev_turn : bsri_dev_query {
+    const char *result, *norm, *d_result, *d_norm; /* out, lse, d_out, d_lse of the item */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, int64_t o, int64_t r) {
+        const int64_t outer = bsri_divide(r, p.share), heads = bsri_divide(p.f.heads, p.share);
+        const int64_t of = bsri_reduce_item(&p.whole, &p.outer, o, outer), above = bsri_divide(of, heads);
+        item = above * p.f.heads + (of - above * heads) * p.share + (r - outer * p.share);
+        batch = bsri_divide(item, p.f.heads), head = item - batch * p.f.heads, row = 0;
+        begin_item(p.f);
+        result = bsri_dev_at(p.f.out.data, p.f.out.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.out));
+        norm = bsri_dev_at(p.f.lse.data, p.f.lse.dtype, bsri_dense_offset(&p.f.batch, item, &p.f.lse));
+        d_result = bsri_dev_at(p.d_out.data, p.d_out.dtype, bsri_dense_offset(&p.f.batch, item, &p.d_out));
+        d_norm = bsri_dev_bias_base(&p.f.batch, item, &p.d_lse);
+    }
+    __device__ __forceinline__ void bound(const bsri_dev_gradient &p, int64_t line, int64_t lines) {
+        if (p.keys) {
+            low = line - p.f.causal_offset - p.f.after;
+            limit = bsri_min(q_rows, line + lines - p.f.causal_offset + p.f.before);
+        } else {
+            low = line + p.f.causal_offset - p.f.before;
+            limit = bsri_min(k_rows, line + lines + p.f.causal_offset + p.f.after);
+        }
+    }
+    /* lse of a row (what is no number is NaN), and delta, which each lane of the warp gets. */
+    template <class F>
+    __device__ __forceinline__ void statistics(const bsri_dev_gradient &p, int64_t at, F &lse, F &delta) const {
+        F sum = 0;
+        for (int64_t d = threadIdx.x % 32; d < p.f.v.cols; d += 32) {
+            const F x = bsri_dev_number<F>(result, p.f.out.dtype, at * p.f.out.row_stride + d * p.f.out.col_stride);
+            if (x != 0) /* a row that attends to nothing has none of d_out, whatever that holds */
+                sum += x * bsri_dev_number<F>(d_result, p.d_out.dtype, at * p.d_out.row_stride + d * p.d_out.col_stride);
+        }
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (d_norm) sum -= bsri_dev_number<F>(d_norm, p.d_lse.dtype, at * p.d_lse.row_stride);
+        lse = bsri_dev_number<F>(norm, p.f.lse.dtype, at * p.f.lse.row_stride), delta = sum;
+        if (!(lse < bsri_dev_inf<F>())) lse = bsri_dev_nan<F>();
+    }
+    /* Of a score that is allowed by lengths: s: scaled, dp: d_out v^T, value: element of the mask's values. */
+    template <class F>
+    __device__ __forceinline__ bsri_dev_part<F> part(const bsri_dev_gradient &p, F s, F dp, int64_t at_row, int64_t col,
+                                                     int64_t value, bool full, F lse, F delta) const {
+        const F none = -bsri_dev_inf<F>();
+        const bsr_position at = position(at_row, col);
+        bsri_dev_part<F> r = {0, 0, 0};
+        F cap = 1;
+        if (p.f.softcap > 0) {
+            const F x = bsri_dev_tanh(s / (F)p.f.softcap);
+            s = (F)p.f.softcap * x, cap = (1 - x) * (1 + x);
+        }
+        const F raw = add(p.f, s, at_row, col, value);
+        s = p.f.score_function ? (F)bsri_dev_user_score(p.f.score_function, (float)raw, &at, p.f.user_data) : raw;
+        s = forbid(p.f, s, at_row, col, value, full);
+        if (s == none || lse == none) return r;
+        r.p = s - lse == s - lse ? bsri_dev_exp(s - lse) : bsri_dev_nan<F>();
+        if (r.p == 0) return r; /* whatever dp is */
+        const F p_whole = r.p;
+        if (p.f.drops) {
+            const bool dropped = drop(p.f, at_row, col);
+            r.p = dropped ? F(0) : r.p, dp = dropped ? F(0) : dp * (F)p.f.keep_scale;
+        }
+        r.ds = p_whole * (dp - delta);
+        if (p.derives)
+            r.ds = (F)bsri_dev_user_gradient(p.f.score_function, (float)r.ds, (float)raw, &at, p.f.user_data);
+        r.product = r.ds * cap;
+        return r;
+    }
+};
+
+/* The stored blocks of a line's row of blocks: as they are listed; by keys in the transposed index, or found by a look at all
+   blocks. All warps of a CTA walk alike. */
+struct bsri_dev_line_blocks {
+    const void *row, *position;
+    int64_t at, end, block, other; /* other: along the columns: of an entry by queries its block column, by keys its block row */
+
+    __device__ __forceinline__ void begin(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const bsr_matrix &m = p.f.mask;
+        const int dt = m.index_dtype;
+        row = position = nullptr, other = 0;
+        if (p.keys && m.transposed_index) {
+            const char *view = (const char *)m.transposed_index;
+            const int64_t shift = m.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * p.index.entries;
+            const void *ccol = bsri_dev_at(view + p.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&m) + 1));
+            row = bsri_dev_at(view + p.index.at[BSRI_ROW], dt, shift);
+            position = bsri_dev_at(view + p.index.at[BSRI_POSITION], dt, shift);
+            at = bsri_index(ccol, dt, line), end = bsri_index(ccol, dt, line + 1);
+        } else {
+            at = bsri_index(t.mask.crow, dt, p.keys ? 0 : line);
+            end = bsri_index(t.mask.crow, dt, p.keys ? p.f.block_rows : line + 1);
+        }
+    }
+    __device__ __forceinline__ bool next(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t line) {
+        const int dt = p.f.mask.index_dtype, lane = threadIdx.x % 32;
+        if (!p.keys || position) {
+            if (at >= end) return false;
+            block = p.keys ? bsri_index(position, dt, at) : at;
+            other = bsri_index(p.keys ? row : t.mask.col, dt, at++);
+            return true;
+        }
+        while (at < end) {
+            uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(t.mask.col, dt, at + lane) == line);
+            at += found ? __ffs((int)found) - 1 : 32;
+            if (!found) continue;
+            for (;; other += 32) { /* the block row that the entry lies in, from the last one on */
+                const int64_t below = other + lane + 1;
+                found = __ballot_sync(~0u, below >= p.f.block_rows || bsri_index(t.mask.crow, dt, below) > at);
+                if (found) break;
+            }
+            other += __ffs((int)found) - 1, block = at++;
+            return true;
+        }
+        return false;
+    }
+    /* Columns [from, to) of the block at hand that any of the tile's lines may meet; what it is. */
+    __device__ __forceinline__ int range(const bsri_dev_gradient &p, const bsri_dev_turn &t, int64_t &from, int64_t &to) const {
+        if (!p.keys) return t.keys(p.f, block, other, from, to);
+        const int what = t.kind_of(p.f, block);
+        from = other * p.f.mask.block_rows, to = bsri_min(t.q_rows, from + p.f.mask.block_rows);
+        if (what != BSR_BLOCK_FULL) from = bsri_max(from, t.low), to = bsri_min(to, t.limit);
+        if (what == BSR_BLOCK_SKIP) to = from;
+        return what;
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-simt: any dtype, head size, block size, stride; what is summed over all lines       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Rows of an operand of one item. */
+struct bsri_dev_rows {
+    const char *data;
+    int64_t row_stride, col_stride;
+    int dtype;
+    __device__ __forceinline__ void set(const char *of, const bsr_dense &d) {
+        data = of, row_stride = d.row_stride, col_stride = d.col_stride, dtype = d.dtype;
+    }
+};
+
+/* A work tile: SIDE lines, which meet SIDE columns at a time. What all threads know alike stands here, too: registers are
+   scarce. */
+template <class L> struct bsri_gradient_simt_work {
+    typedef typename L::number F;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = 16, TX = SIDE / RN, PANELS = L::PANELS;
+    typedef F sums[RM][RN];
+    F a[KC][SIDE + 1], b[KC][SIDE + 1];            /* + 1: both fill orders stay free of bank conflicts */
+    F score[SIDE][SIDE + 1], grad[SIDE][SIDE + 1]; /* scores, then probabilities (or ds); dp, then gradients for products */
+    F lse[SIDE], delta[SIDE];                      /* of queries */
+    F bias[SIDE], slope[SIDE];                     /* sums of lines */
+};
+struct bsri_gradient_place {
+    bsri_dev_turn t;
+    bsri_dev_line_blocks blocks;
+    bsri_dev_rows line_s, line_dp, col_s,
+        col_dp;                     /* whose products are scores and dp: q, d_out and k, v, or the other way round */
+    int64_t o, of, inner, line, d0; /* item; row of blocks, first line in it, of all; first column of outputs */
+    int64_t from, to;               /* columns of the block at hand */
+    int lines, there, panel;        /* lines; those that lengths leave */
+    bool more, full;
+
+    __device__ __forceinline__ void turn(const bsri_dev_gradient &p, int64_t r) {
+        t.begin(p, o, r), t.bound(p, line, lines);
+        (p.keys ? col_s : line_s).set(t.q, p.f.q), (p.keys ? col_dp : line_dp).set(t.d_result, p.d_out);
+        (p.keys ? line_s : col_s).set(t.k, p.f.k), (p.keys ? line_dp : col_dp).set(t.v, p.f.v);
+        int64_t most = t.q_rows;
+        if (p.keys) most = bsri_min(t.k_rows, of * p.f.mask.block_cols + (t.counts ? t.counts[of] : p.f.mask.block_cols));
+        there = (int)bsri_max(0, bsri_min(lines, most - line));
+    }
+};
+template <class L> struct bsri_gradient_simt_tile_of {
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    typedef typename memory::sums sums;
+    static constexpr int SIDE = L::ROWS, RM = L::RM, RN = L::RN, KC = memory::KC, TX = memory::TX, PANELS = L::PANELS;
+    const bsri_dev_gradient &p;
+    memory &s;
+    bsri_gradient_place &w;
+
+    __device__ __forceinline__ bsri_gradient_simt_tile_of(const bsri_dev_gradient &p_, memory &s_, bsri_gradient_place &w_)
+        : p(p_), s(s_), w(w_) {}
+    /* to = scale times lines of x times `width` columns of y from `col` on: `depth` products. */
+    __device__ __forceinline__ void multiply(F (&to)[SIDE][SIDE + 1], const bsri_dev_rows &x, const bsri_dev_rows &y, int64_t col,
+                                             int width, int64_t depth, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+        sums sum = {};
+        for (int64_t k0 = 0; k0 < depth; k0 += KC) {
+            const int kc = (int)bsri_min(KC, depth - k0);
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int m = x.col_stride == 1 ? i / KC : i % SIDE, k = x.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (w.line + m) * x.row_stride + (k0 + k) * x.col_stride;
+                s.a[k][m] = m < w.there && k < kc ? bsri_dev_number<F>(x.data, x.dtype, at) : F(0);
+            }
+            for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                const int n = y.col_stride == 1 ? i / KC : i % SIDE, k = y.col_stride == 1 ? i % KC : i / SIDE;
+                const int64_t at = (col + n) * y.row_stride + (k0 + k) * y.col_stride;
+                s.b[k][n] = n < width && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+            }
+            __syncthreads();
+            for (int k = 0; k < kc; k++) {
+                F c[RM], d[RN];
+#pragma unroll
+                for (int i = 0; i < RM; i++) c[i] = s.a[k][ty * RM + i];
+#pragma unroll
+                for (int j = 0; j < RN; j++) d[j] = s.b[k][tx + j * TX];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+#pragma unroll
+                    for (int j = 0; j < RN; j++) sum[i][j] += c[i] * d[j];
+            }
+            __syncthreads();
+        }
+        lay(to, sum, scale);
+    }
+    __device__ __forceinline__ void lay(F (&to)[SIDE][SIDE + 1], const sums &x, F scale) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int i = 0; i < RM; i++)
+#pragma unroll
+            for (int j = 0; j < RN; j++) to[ty * RM + i][tx + j * TX] = x[i][j] * scale;
+        __syncthreads();
+    }
+    /* lse and delta of n queries from `row` on. */
+    __device__ __forceinline__ void statistics(int64_t row, int n) const {
+        for (int i = threadIdx.x / 32; i < n; i += L::THREADS / 32) {
+            F lse, delta;
+            w.t.statistics<F>(p, row + i, lse, delta);
+            if (threadIdx.x % 32 == 0) s.lse[i] = lse, s.delta[i] = delta;
+        }
+        __syncthreads();
+    }
+    /* Scores become what products and sums want of them; what is there of each by itself is stored. */
+    __device__ __forceinline__ void form(int64_t col, int width) const {
+        const bsr_matrix &m = p.f.mask;
+        const int64_t block = w.blocks.block, in = col - w.blocks.other * (p.keys ? m.block_rows : m.block_cols);
+        const int64_t in_row = p.keys ? in : w.inner, in_col = p.keys ? w.inner : in;
+        const bool probable = bsri_dev_makes(p, BSRI_GRAD_V), scores = bsri_dev_makes(p, BSRI_GRAD_SCORES) && w.panel == 0;
+        const bool biases = bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS && w.panel == 0;
+        for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+            const int x = i / SIDE, y = i % SIDE, r = p.keys ? y : x, c = p.keys ? x : y;
+            bsri_dev_part<F> part = {0, 0, 0};
+            if (x < w.there && y < width) {
+                const int64_t at_row = (p.keys ? col : w.line) + r, at_col = (p.keys ? w.line : col) + c;
+                part = w.t.part<F>(p, s.score[x][y], s.grad[x][y], at_row, at_col,
+                                   block * p.f.ms[0] + (in_row + r) * p.f.ms[1] + (in_col + c) * p.f.ms[2], w.full, s.lse[r],
+                                   s.delta[r]);
+                if (scores)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values + block * p.score_strides[0] +
+                                       (in_row + r) * p.score_strides[1] + (in_col + c) * p.score_strides[2], part.ds);
+                if (biases) {
+                    F &sum = ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                                  bsri_dev_bias_at(&p.d_bias, at_row, at_col)];
+                    sum += part.ds;
+                }
+            }
+            s.score[x][y] = probable ? part.p : part.ds, s.grad[x][y] = part.product;
+        }
+        __syncthreads();
+    }
+    /* Sums of lines, a warp each. */
+    __device__ __forceinline__ void sum_lines(int64_t col, int width) const {
+        for (int x = threadIdx.x / 32; x < w.there; x += L::THREADS / 32) {
+            F all = 0, far = 0;
+            for (int y = threadIdx.x % 32; y < width; y += 32) {
+                const int64_t away = (p.keys ? w.line + x - col - y : col + y - w.line - x) - p.f.causal_offset;
+                all += s.score[x][y], far -= s.score[x][y] * (F)(away < 0 ? -away : away);
+            }
+            for (int d = 16; d; d /= 2) all += __shfl_xor_sync(~0u, all, d), far += __shfl_xor_sync(~0u, far, d);
+            if (threadIdx.x % 32 == 0) s.bias[x] += all, s.slope[x] += far;
+        }
+        __syncthreads();
+    }
+    /* out += x times rows of y from `col` on, its columns from w.d0 on, PANELS times SIDE of them. */
+    __device__ __forceinline__ void add(sums (&out)[PANELS], const F (&x)[SIDE][SIDE + 1], const bsri_dev_rows &y, int64_t col,
+                                        int width, int64_t depth) const {
+        const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t first = w.d0 + panel * SIDE;
+            for (int k0 = 0; k0 < width && first < depth; k0 += KC) {
+                const int kc = width - k0 < KC ? width - k0 : KC;
+                for (int i = threadIdx.x; i < SIDE * KC; i += L::THREADS) {
+                    const int n = y.col_stride == 1 ? i % SIDE : i / KC, k = y.col_stride == 1 ? i / SIDE : i % KC;
+                    const int64_t at = (col + k0 + k) * y.row_stride + (first + n) * y.col_stride;
+                    s.b[k][n] = first + n < depth && k < kc ? bsri_dev_number<F>(y.data, y.dtype, at) : F(0);
+                }
+                __syncthreads();
+                for (int k = 0; k < kc; k++) {
+#pragma unroll
+                    for (int i = 0; i < RM; i++) {
+                        const F f = x[ty * RM + i][k0 + k];
+                        if (f == 0) continue; /* what is forbidden: whatever y holds */
+#pragma unroll
+                        for (int j = 0; j < RN; j++) out[panel][i][j] += f * s.b[k][tx + j * TX];
+                    }
+                }
+                __syncthreads();
+            }
+        }
+    }
+    __device__ __forceinline__ void store(const bsr_dense &d, const sums (&out)[PANELS], F scale) const {
+#pragma unroll
+        for (int panel = 0; panel < PANELS; panel++) {
+            const int64_t from = w.d0 + panel * SIDE, first = bsri_dense_offset(&p.outer, w.o, &d) + w.line * d.row_stride;
+            lay(s.score, out[panel], scale);
+            for (int i = threadIdx.x; i < SIDE * SIDE; i += L::THREADS) {
+                const int m = d.col_stride == 1 ? i / SIDE : i % SIDE, n = d.col_stride == 1 ? i % SIDE : i / SIDE;
+                if (m < w.lines && from + n < d.cols)
+                    bsri_dev_store(d.data, d.dtype, first + m * d.row_stride + (from + n) * d.col_stride, s.score[m][n]);
+            }
+            __syncthreads();
+        }
+    }
+    /* Zeros in what is stored or added score by score, for the tile's lines; in d_scores also for rows past the last query. */
+    __device__ __forceinline__ void clear(void) const {
+        const int64_t rows = bsri_min(p.f.tile_rows, p.f.mask.block_rows - w.inner), cols = p.f.mask.block_cols;
+        if (bsri_dev_makes(p, BSRI_GRAD_SCORES)) { /* of one item of the call */
+            if (threadIdx.x == 0) w.t.begin(p, w.o, 0);
+            __syncthreads();
+            const int64_t *ss = p.score_strides, from = bsri_matrix_walk(&p.f.batch, w.t.item, &p.d_scores).values;
+            const int64_t end = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of + 1);
+            for (int64_t block = bsri_index(w.t.mask.crow, p.f.mask.index_dtype, w.of); block < end; block++)
+                for (int64_t i = threadIdx.x; i < rows * cols; i += L::THREADS)
+                    bsri_dev_store(p.d_scores.values, p.d_scores.dtype,
+                                   from + block * ss[0] + (w.inner + i / cols) * ss[1] + i % cols * ss[2], F(0));
+        }
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_ELEMENTS) {
+            F *const to = (F *)p.d_bias.data + bsri_dense_offset(&p.outer, w.o, &p.d_bias) + w.line * p.d_bias.row_stride;
+            for (int64_t i = threadIdx.x; i < w.lines * p.d_bias.cols; i += L::THREADS)
+                to[i / p.d_bias.cols * p.d_bias.row_stride + i % p.d_bias.cols * p.d_bias.col_stride] = 0;
+        }
+        __syncthreads();
+    }
+    /* Everything that one item of the call has for the tile. */
+    __device__ __forceinline__ void turn(sums (&d)[PANELS], sums (&dv)[PANELS]) const {
+        const bool makes_v = bsri_dev_makes(p, BSRI_GRAD_V), makes_d = bsri_dev_makes(p, p.keys ? BSRI_GRAD_K : BSRI_GRAD_Q);
+        if (!w.there) return;
+        if (!p.keys) statistics(w.line, w.there);
+        if (threadIdx.x == 0) w.blocks.begin(p, w.t, w.of);
+        for (;;) {
+            __syncthreads();
+            if (threadIdx.x < 32) {
+                bsri_dev_line_blocks blocks = w.blocks;
+                const bool more = blocks.next(p, w.t, w.of);
+                __syncwarp();
+                if (threadIdx.x == 0) {
+                    w.blocks = blocks, w.more = more;
+                    if (more) w.full = blocks.range(p, w.t, w.from, w.to) == BSR_BLOCK_FULL;
+                }
+            }
+            __syncthreads();
+            if (!w.more) break;
+            for (int64_t col = w.from; col < w.to; col += SIDE) {
+                const int width = (int)bsri_min(SIDE, w.to - col);
+                if (p.keys) statistics(col, width);
+                multiply(s.score, w.line_s, w.col_s, col, width, p.f.q.cols, (F)p.f.scale);
+                if (p.makes != BSRI_BIT(BSRI_GRAD_V)) multiply(s.grad, w.line_dp, w.col_dp, col, width, p.f.v.cols, F(1));
+                form(col, width);
+                if (sums_lines(p) && w.panel == 0) sum_lines(col, width);
+                if (makes_v) add(dv, s.score, w.col_dp, col, width, p.f.v.cols);
+                if (makes_d) add(d, s.grad, w.col_s, col, width, p.f.q.cols);
+            }
+        }
+    }
+    static __device__ __forceinline__ bool sums_lines(const bsri_dev_gradient &p) {
+        return bsri_dev_makes(p, BSRI_GRAD_SLOPES) || (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form != BSRI_BIAS_ELEMENTS);
+    }
+    /* The lines of tile `at` of item w.o; their sums are added to what the first thread has of slopes and bias. */
+    __device__ __forceinline__ void lines(int64_t at, F &slopes, F &bias) const {
+        const int64_t block = p.keys ? p.f.mask.block_cols : p.f.mask.block_rows;
+        sums d[PANELS] = {}, dv[PANELS] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            w.of = bsri_divide(at, p.f.tiles), w.inner = (at - w.of * p.f.tiles) * p.f.tile_rows;
+            w.line = w.of * block + w.inner;
+            w.lines = (int)bsri_min(bsri_min(p.f.tile_rows, block - w.inner), p.lines - w.line);
+        }
+        __syncthreads();
+        if (w.panel == 0) clear();
+        if (w.lines <= 0) return;
+        if (threadIdx.x < SIDE) s.bias[threadIdx.x] = s.slope[threadIdx.x] = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) w.turn(p, r);
+            __syncthreads();
+            turn(d, dv);
+        }
+        __syncthreads();
+        if (bsri_dev_makes(p, BSRI_GRAD_V)) store(p.dv, dv, (F)p.f.keep_scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_K)) store(p.dk, d, (F)p.f.scale);
+        if (bsri_dev_makes(p, BSRI_GRAD_Q)) store(p.dq, d, (F)p.f.scale);
+        if (!sums_lines(p) || w.panel) return;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_LINES && threadIdx.x < w.lines)
+            ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, w.o, &p.d_bias) +
+                                 (w.line + threadIdx.x) * (p.keys ? p.d_bias.col_stride : p.d_bias.row_stride)] =
+                s.bias[threadIdx.x];
+        for (int i = 0; i < w.lines && threadIdx.x == 0; i++) slopes += s.slope[i], bias += s.bias[i];
+    }
+};
+
+/* bsri_gradient_simt: a CTA takes work tiles in turn, or groups of them.
+   Its tile is the choice of bsri_simt_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: 256, each with RM x RN of a tile of scores, and of PANELS tiles of the outputs' columns.
+   Shared memory: dynamic: bsri_gradient_simt_work; static: bsri_gradient_place, written by the first thread or warp.
+
+   Order: for each item that is summed: for each block of the lines' row of blocks: for each SIDE columns:
+          1. lse and delta of queries: where these are lines once for the item.
+          2. Scores and d_out v^T by FFMA, to shared memory; they become probabilities and gradients there.
+          3. Lines of the outputs: += probabilities times d_out, += gradients times q or k. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
+    bsri_gradient_simt(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_gradient_simt_work<L> memory;
+    typedef typename L::number F;
+    static_assert(sizeof(memory) <= L::SHARED, "too little shared memory");
+    extern __shared__ __align__(16) char bsri_gradient_memory[];
+    __shared__ bsri_gradient_place w;
+    const bsri_gradient_simt_tile_of<L> tile(p, *(memory *)bsri_gradient_memory, w);
+    const int64_t per_item = p.groups * p.f.panels;
+    for (int64_t work = blockIdx.x; work < p.outer.count * per_item; work += gridDim.x) {
+        const int64_t o = bsri_divide(work, per_item), n = work - o * per_item, group = bsri_divide(n, p.f.panels);
+        F slopes = 0, bias = 0; /* of the first thread */
+        __syncthreads();
+        if (threadIdx.x == 0) w.o = o, w.panel = (int)(n - group * p.f.panels), w.d0 = w.panel * L::PANELS * L::ROWS;
+        for (int64_t at = group * p.each; at < bsri_min(p.all_tiles, (group + 1) * p.each); at++) tile.lines(at, slopes, bias);
+        if (threadIdx.x || w.panel) continue;
+        F *const to = (F *)p.sums + o * p.groups + group;
+        if (bsri_dev_makes(p, BSRI_GRAD_SLOPES))
+            (p.sums ? to[0] : ((F *)p.d_slopes.data)[bsri_dense_offset(&p.outer, o, &p.d_slopes)]) = slopes;
+        if (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER)
+            (p.sums ? to[bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count * p.groups : 0]
+                    : ((F *)p.d_bias.data)[bsri_dense_offset(&p.outer, o, &p.d_bias)]) = bias;
+    }
+}
+
+/* The sum of the numbers of all groups, a warp an item: lanes in turn, then the lanes' sums. */
+template <class F> __global__ void bsri_gradient_total(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    const int64_t slopes = bsri_dev_makes(p, BSRI_GRAD_SLOPES) ? p.outer.count : 0;
+    const int64_t all = slopes + (bsri_dev_makes(p, BSRI_GRAD_BIAS) && p.bias_form == BSRI_BIAS_NUMBER ? p.outer.count : 0);
+    for (int64_t n = blockIdx.x; n < all; n += gridDim.x) {
+        const bsr_dense &d = n < slopes ? p.d_slopes : p.d_bias;
+        F sum = 0;
+        for (int64_t i = threadIdx.x; i < p.groups; i += 32) sum += ((const F *)p.sums)[n * p.groups + i];
+        for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+        if (threadIdx.x == 0) ((F *)d.data)[bsri_dense_offset(&p.outer, n < slopes ? n : n - slopes, &d)] = sum;
+    }
+}
+
+/* Gradients of sinks: a CTA of 256 threads an item of theirs, whose warps take rows in turn. */
+template <class F> __global__ void bsri_gradient_sinks(const __grid_constant__ bsri_dev_gradient p BSRI_GATE) {
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    __shared__ F part[8];
+    const int warp = threadIdx.x / 32;
+    for (int64_t o = blockIdx.x; o < p.outer.count; o += gridDim.x) {
+        F sum = 0;
+        for (int64_t r = 0; r < p.reduce; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) t.begin(p, o, r);
+            __syncthreads();
+            for (int64_t row = warp; row < t.q_rows && t.sink > -INFINITY; row += 8) {
+                F lse, delta;
+                t.statistics<F>(p, row, lse, delta);
+                if (lse == -bsri_dev_inf<F>()) continue;
+                const F x = (F)t.sink - lse;
+                sum -= (x == x ? bsri_dev_exp(x) : x) * delta;
+            }
+        }
+        if (threadIdx.x % 32 == 0) part[warp] = sum;
+        __syncthreads();
+        for (int i = 1; i < 8 && threadIdx.x == 0; i++) sum += part[i];
+        if (threadIdx.x == 0) ((F *)p.d_sinks.data)[bsri_dense_offset(&p.outer, o, &p.d_sinks)] = sum;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-rows: attention's backward: lse and delta of each row, kept for the tensor cores    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* As kernels on tensor cores want it. */
+__device__ __forceinline__ float2 bsri_gradient_no_row(void) { return make_float2(bsri_dev_inf<float>(), 0.0f); }
+__device__ __forceinline__ float2 bsri_gradient_row_of(float lse, float delta) {
+    return lse == -bsri_dev_inf<float>() ? bsri_gradient_no_row() : make_float2(lse * BSRI_DEV_LOG2E, delta);
+}
+__device__ __forceinline__ float2 bsri_gradient_row_of(const bsri_dev_turn &t, const bsri_dev_gradient &p, int64_t row,
+                                                       float sum) {
+    float lse = bsri_dev_number<float>(t.norm, p.f.lse.dtype, row * p.f.lse.row_stride);
+    if (!(lse < bsri_dev_inf<float>())) lse = bsri_dev_nan<float>();
+    if (t.d_norm) sum -= bsri_dev_number<float>(t.d_norm, p.d_lse.dtype, row * p.d_lse.row_stride);
+    return bsri_gradient_row_of(lse, sum);
+}
+
+/* bsri_gradient_statistics: for each row of each item two numbers, lse log2(e) and delta; the first is +inf, so that every
+   probability becomes 0, where the row attends to nothing or does not exist: rows are padded to whole steps. Also sets the
+   launches' counters to 0. A CTA of 256 threads takes BSRI_GRADIENT_CHUNK rows at a time: half a warp has four of them where out
+   and d_out come in pieces of 16 bytes, else a warp has a row at a time. */
+__global__ void __launch_bounds__(256, 3) bsri_gradient_statistics(const __grid_constant__ bsri_dev_gradient_rows m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    __shared__ bsri_dev_turn t;
+    const bsri_dev_gradient &p = m.g;
+    const int half = threadIdx.x / 16, lane = threadIdx.x % 16;
+    bsri_pdl_wait();
+    if (blockIdx.x == 0 && threadIdx.x < BSRI_GRADIENT_TICKETS) m.ticket[threadIdx.x] = 0;
+    for (int64_t work = blockIdx.x; work < p.f.items * m.chunks; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, m.chunks), first = (work - item * m.chunks) * BSRI_GRADIENT_CHUNK;
+        float2 *const to = (float2 *)m.statistics + item * m.rows + first;
+        __syncthreads();
+        if (threadIdx.x == 0) t.begin(p, item, 0);
+        __syncthreads();
+        if (m.pieces) {
+            uint4 x[4] = {}, y[4] = {};
+            const int left = (int)bsri_min(BSRI_GRADIENT_CHUNK, t.q_rows - first), piece = lane * 8 < p.f.v.cols;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int64_t row = first + half + 16 * i;
+                if (half + 16 * i >= left || !piece) continue;
+                x[i] = *(const uint4 *)(t.result + (row * p.f.out.row_stride + lane * 8) * 2);
+                y[i] = *(const uint4 *)(t.d_result + (row * p.d_out.row_stride + lane * 8) * 2);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const uint32_t a[4] = {x[i].x, x[i].y, x[i].z, x[i].w}, b[4] = {y[i].x, y[i].y, y[i].z, y[i].w};
+                const int64_t row = first + half + 16 * i;
+                float sum = 0;
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    float c[2], d[2];
+                    bsri_dev_unpack(c, a[k], p.f.q.dtype), bsri_dev_unpack(d, b[k], p.f.q.dtype);
+#pragma unroll
+                    for (int e = 0; e < 2; e++) sum += c[e] != 0 ? c[e] * d[e] : 0.0f; /* as bsri_dev_turn::statistics() */
+                }
+                for (int d = 8; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+                if (lane == 0)
+                    to[half + 16 * i] = half + 16 * i < left ? bsri_gradient_row_of(t, p, row, sum) : bsri_gradient_no_row();
+            }
+        } else {
+            for (int i = threadIdx.x / 32; i < BSRI_GRADIENT_CHUNK; i += 8) {
+                float lse = 0, delta = 0;
+                if (first + i < t.q_rows) t.statistics<float>(p, first + i, lse, delta);
+                if (threadIdx.x % 32 == 0)
+                    to[i] = first + i < t.q_rows ? bsri_gradient_row_of(lse, delta) : bsri_gradient_no_row();
+            }
+        }
+    }
+}
+
+/* bsri_gradient_orders: what a walk on Hopper does, turn by turn: for each work tile one order for each item that is summed into
+   it. A thread an order. */
+__global__ void __launch_bounds__(128, 4) bsri_gradient_orders(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    const bsri_dev_gradient &g = m.g;
+    const bsr_matrix &mask = g.f.mask;
+    const int keys = g.keys, dt = mask.index_dtype;
+    const int64_t block = keys ? mask.block_cols : mask.block_rows, all = g.outer.count * m.tiles * g.reduce;
+    bsri_pdl_wait();
+    for (int64_t n = (int64_t)blockIdx.x * 128 + threadIdx.x; n < all; n += (int64_t)gridDim.x * 128) {
+        const int64_t work = bsri_divide(n, g.reduce), r = n - work * g.reduce, o = bsri_divide(work, m.tiles);
+        const int64_t at = work - o * m.tiles, tile = m.backwards ? m.tiles - 1 - at : at, of = bsri_divide(tile, m.per_block);
+        const int64_t inner = (tile - of * m.per_block) * m.lines, line = of * block + inner;
+        const bsr_dense &d = keys ? g.dk : g.dq;
+        bsri_gradient_order x;
+        bsri_dev_turn t;
+        t.begin(g, o, r);
+        const int64_t most = keys ? bsri_min(t.k_rows, of * block + (t.counts ? t.counts[of] : block)) : t.q_rows;
+        x.kind = t.kind, x.counts = keys ? nullptr : t.counts, x.statistics = m.statistics + t.item * m.rows * 2;
+        x.spilt = m.spilt + bsri_batch_offset(&g.f.batch, t.item, g.f.batch.dims, g.f.batch.size, m.spilt_step) * m.subs * 8192;
+        x.out = d.data ? bsri_dense_offset(&g.outer, o, &d) + line * d.row_stride : 0;
+        x.out_v = g.dv.data ? bsri_dense_offset(&g.outer, o, &g.dv) + line * g.dv.row_stride : 0;
+        x.o = (int)o, x.line = (int)line, x.inner = (int)inner, x.last = r + 1 == g.reduce;
+        x.lines = (int)bsri_max(0, bsri_min(bsri_min(m.lines, block - inner), g.lines - line));
+        x.there = (int)bsri_max(0, bsri_min(x.lines, most - line)), x.most = (int)(keys ? t.q_rows : t.k_rows);
+        bsri_tensor_item(m.batch[0], ((keys ? t.k - (char *)g.f.k.data : t.q - (char *)g.f.q.data)) / 2, x.place[0], x.place[1]);
+        bsri_tensor_item(m.batch[1], ((keys ? t.v - (char *)g.f.v.data : t.d_result - (char *)g.d_out.data)) / 2, x.place[2],
+                         x.place[3]);
+        bsri_tensor_item(m.batch[2], ((keys ? t.q - (char *)g.f.q.data : t.k - (char *)g.f.k.data)) / 2, x.place[4], x.place[5]);
+        bsri_tensor_item(m.batch[3], ((keys ? t.d_result - (char *)g.d_out.data : t.v - (char *)g.f.v.data)) / 2, x.place[6],
+                         x.place[7]);
+        if (keys) {
+            const char *view = (const char *)mask.transposed_index;
+            const int64_t shift = mask.flags & BSR_MATRIX_RAGGED ? 0 : t.mask.pattern * g.index.entries;
+            const void *ccol = bsri_dev_at(view + g.index.at[BSRI_CCOL], dt, t.mask.pattern * (bsri_block_cols(&mask) + 1));
+            x.other = bsri_dev_at(view + g.index.at[BSRI_ROW], dt, shift);
+            x.position = bsri_dev_at(view + g.index.at[BSRI_POSITION], dt, shift);
+            x.at = bsri_dev_index(ccol, dt, of), x.stop = bsri_dev_index(ccol, dt, of + 1);
+        } else {
+            x.other = (const char *)t.mask.col, x.position = nullptr;
+            x.at = bsri_dev_index(t.mask.crow, dt, of), x.stop = bsri_dev_index(t.mask.crow, dt, of + 1);
+        }
+        if (!x.there) x.at = x.stop;
+        m.orders[n] = x;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma-load: attention's backward on Hopper: whose turn it is, fetching              */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What a stage is: 64 columns, or no more than a flag: the turn of an item is over, and (last) the work tile too, or all work is
+   done. Of a step: lines are to be waited for; scores may be forbidden; a query attends to nothing. */
+enum {
+    BSRI_STEP_NEXT = 1,
+    BSRI_STEP_LAST = 2,
+    BSRI_STEP_EXIT = 4,
+    BSRI_STEP_OVER = 7,
+    BSRI_STEP_LINES = 8,
+    BSRI_STEP_MASKED = 16,
+    BSRI_STEP_VOID = 32
+};
+struct bsri_gradient_step {
+    float lse[64], delta[64]; /* of queries, where they are columns */
+    char *spilt;              /* where ds is kept */
+    int32_t flags;
+    int32_t away; /* of the first line and column: their distance to the left end of the window; modulo 2^32 */
+    uint32_t span; /* how far from there a score is allowed */
+    int32_t width; /* columns that there are */
+};
+template <class S> struct bsri_gradient_stream {
+    uint64_t full[S::MOST], empty[S::MOST], lines_full, lines_empty, order_empty[2];
+    bsri_gradient_order order[2];
+    bsri_gradient_step step[S::MOST];
+    float lse[128], delta[128]; /* of lines that are queries */
+};
+template <class S> struct bsri_gradient_control {
+    bsri_gradient_stream<S> stream[2];
+};
+__device__ __forceinline__ void bsri_gradient_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
+    bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
+}
+/* By one lane, when all of the warp have done. */
+__device__ __forceinline__ void bsri_gradient_arrive(uint64_t *barriers, uint32_t at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&barriers[at]));
+}
+
+/* A stream's fetching warp. */
+template <class S> struct bsri_gradient_producer {
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const uint32_t memory;
+    const int lane = threadIdx.x % 32;
+    bsri_pipe<> ring = {0, 1};
+    bsri_pipe<1> lines = {0, 1};
+    bool loaded = false; /* the lines of the tile (of the turn) */
+
+    __device__ __forceinline__ bsri_gradient_producer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_,
+                                                      uint32_t memory_)
+        : m(m_), c(c_), memory(memory_) {}
+    __device__ __forceinline__ void tell(int flag) {
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        if (lane == 0) c.step[ring.stage].flags = flag;
+        bsri_gradient_arrive(c.full, ring.stage);
+        ring.advance(m.stages);
+    }
+    /* What both operands of the lines have, and (queries) what is known of each. */
+    __device__ __forceinline__ void load_lines(const bsri_gradient_order &order) {
+        const uint32_t full = bsri_smem_address(&c.lines_full);
+        bsri_gradient_wait(&c.lines_empty, 0, lines.phase);
+        if (!S::KEYS) {
+            for (int i = lane; i < m.lines; i += 32) {
+                const float2 x = *(const float2 *)(order.statistics + (order.line + i) * 2);
+                c.lse[i] = x.x, c.delta[i] = x.y;
+            }
+        }
+        __syncwarp();
+        if (lane == 0) {
+            bsri_mbarrier_expect_tx(full, m.lines * S::HD * 4);
+#pragma unroll 1
+            for (int i = 0; i < 2 * S::ATOMS; i++)
+                bsri_tma_load(memory + i * m.lines * 128, &m.map[i / S::ATOMS], full, i % S::ATOMS * 64, order.line,
+                              order.place[i / S::ATOMS * 2], order.place[i / S::ATOMS * 2 + 1]);
+        }
+        __syncwarp();
+        lines.advance();
+        loaded = true;
+    }
+    /* How far keys are to the right of queries, of `count` lines from `line` on and 64 columns: is all of it out of the window,
+       or some? */
+    __device__ __forceinline__ bool beyond(int line, int count, int first, bool some) const {
+        const int least = S::KEYS ? line - first - 63 : first - line - count + 1, most = least + count + 62;
+        return some ? least < m.low || most > m.high : least > m.high || most < m.low;
+    }
+    /* 64 columns of a block, from the `sub`-th 64 of it on. */
+    __device__ __forceinline__ void step(const bsri_gradient_order &order, int other, int position, int kind, int sub) {
+        const int first = other * m.columns + sub * 64;
+        int width = order.most - first, flags = 0;
+        if (!S::KEYS && order.counts) width = min(width, order.counts[other] - sub * 64);
+        if (width <= 0) return;
+        const bool partial = kind != BSR_BLOCK_FULL;
+        if (S::SPILT) { /* flags: halves of the lines that are there */
+            for (int h = 0; h < m.lines / 64; h++)
+                if (order.there > 64 * h && !(partial && beyond(order.line + 64 * h, 64, first, false))) flags |= 1 << h;
+            if (!flags) return;
+        } else if (partial) {
+            if (beyond(order.line, m.lines, first, false)) return;
+            if (beyond(order.line, m.lines, first, true)) flags |= BSRI_STEP_MASKED;
+        }
+        if (!S::SPILT) {
+            if (S::KEYS ? order.there < m.lines : width < 64) flags |= BSRI_STEP_MASKED;
+            if (!loaded) load_lines(order), flags |= BSRI_STEP_LINES;
+        }
+        float2 x[2];
+        if (S::KEYS) {
+            const float none = bsri_dev_inf<float>();
+            x[0] = *(const float2 *)(order.statistics + (first + lane) * 2);
+            x[1] = *(const float2 *)(order.statistics + (first + lane + 32) * 2);
+            if (__any_sync(~0u, x[0].x == none || x[1].x == none)) flags |= BSRI_STEP_VOID;
+        }
+        bsri_gradient_wait(c.empty, ring.stage, ring.phase);
+        bsri_gradient_step &note = c.step[ring.stage];
+        const int place = position * m.subs + sub * (S::KEYS ? m.line_subs : 1);
+        if (lane == 0) {
+            note.flags = S::SPILT ? 0 : flags, note.width = width;
+            note.away = (S::KEYS ? order.line - first : first - order.line) - m.low;
+            note.span = partial ? (uint32_t)(m.high - m.low) : ~0u;
+            if (S::KEYS) note.spilt = order.spilt + ((int64_t)(place + order.inner / 64) << 13);
+        }
+        if (S::KEYS) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) note.lse[lane + 32 * i] = x[i].x, note.delta[lane + 32 * i] = x[i].y;
+        }
+        const uint32_t to = memory + m.ring + ring.stage * m.stage;
+        if (S::SPILT) clear(to, flags);
+        __syncwarp();
+        if (lane == 0) load(order, to, first, place, flags);
+        __syncwarp();
+        ring.advance(m.stages);
+    }
+    /* ds of 64 lines that is not there. */
+    __device__ __forceinline__ void clear(uint32_t to, int halves) const {
+        for (int h = 0; h < m.lines / 64; h++)
+            for (int i = lane; i < 512 && !(halves >> h & 1); i += 32)
+                bsri_mma_put16(to + h * 8192 + i * 16, make_uint4(0, 0, 0, 0));
+        bsri_fence_proxy_async();
+    }
+    /* One lane: the operands of a step. */
+    __device__ __forceinline__ void load(const bsri_gradient_order &order, uint32_t to, int first, int place, int halves) const {
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        if (S::SPILT) { /* images of 64 lines, then columns */
+            bsri_mbarrier_expect_tx(full, __popc(halves) * 8192 + 64 * S::HD * 2);
+#pragma unroll 1
+            for (int h = 0; h < m.lines / 64; h++, to += 8192)
+                if (halves >> h & 1)
+                    bsri_bulk_load(to, order.spilt + ((int64_t)(place + (order.inner / 64 + h) * m.column_subs) << 13), 8192,
+                                   full);
+        } else bsri_mbarrier_expect_tx(full, 2 * 64 * S::HD * 2);
+#pragma unroll
+        for (int i = 0; i < (S::SPILT ? 1 : 2) * S::ATOMS; i++)
+            bsri_tma_load(to + i * 8192, &m.map[2 + i / S::ATOMS], full, i % S::ATOMS * 64, first,
+                          order.place[4 + i / S::ATOMS * 2], order.place[5 + i / S::ATOMS * 2]);
+    }
+    /* Blocks of the list, a lane each. */
+    __device__ __forceinline__ void entries(const bsri_gradient_order &order, int at, int &other, int &position,
+                                            int &kind) const {
+        const int dt = m.g.f.mask.index_dtype;
+        other = position = kind = 0;
+        if (at >= order.stop) return;
+        other = bsri_dev_index(order.other, dt, at), position = order.position ? bsri_dev_index(order.position, dt, at) : at;
+        kind = m.g.f.flags & BSR_ATTENTION_FULL ? (int)BSR_BLOCK_FULL
+               : order.kind                     ? order.kind[position]
+                                                : (int)BSR_BLOCK_PARTIAL;
+    }
+    __device__ __forceinline__ void turn(const bsri_gradient_order &order) {
+        int other = 0, position = 0, kind = 0;
+        for (int at = order.at, i = 32; at < order.stop; at++, i++) {
+            if (i == 32) entries(order, at + lane, other, position, kind), i = 0;
+            const int o = __shfl_sync(~0u, other, i), p = __shfl_sync(~0u, position, i), k = __shfl_sync(~0u, kind, i);
+            if (k == BSR_BLOCK_SKIP) continue;
+            for (int sub = 0; sub < m.column_subs; sub++) step(order, o, p, k, sub);
+        }
+    }
+    /* Work tiles: all that begins with a counter's number, which only lane 0 has. */
+    __device__ __forceinline__ uint32_t take(uint32_t before) const {
+        return !m.ticket ? before + gridDim.x * m.streams : lane == 0 ? atomicAdd(m.ticket, 1u) : 0;
+    }
+    __device__ __forceinline__ void run(int stream) {
+        constexpr int WORDS = sizeof(bsri_gradient_order) / 4;
+        static_assert(WORDS > 32 && WORDS <= 64, "two words a lane");
+        uint32_t work = m.ticket ? __shfl_sync(~0u, take(0), 0) : blockIdx.x * m.streams + stream, next = take(work);
+        uint32_t r = 0, x = 0, y = 0;
+        for (bsri_pipe<2> orders = {0, 1}; work < m.total; orders.advance()) {
+            const uint32_t *from = (const uint32_t *)(m.orders + (int64_t)(m.first * m.tiles + work) * m.g.reduce + r);
+            x = from[lane];
+            if (lane + 32 < WORDS) y = from[lane + 32];
+            bsri_gradient_wait(c.order_empty, orders.stage, orders.phase);
+            bsri_gradient_order &order = c.order[orders.stage];
+            ((uint32_t *)&order)[lane] = x;
+            if (lane + 32 < WORDS) ((uint32_t *)&order)[lane + 32] = y;
+            __syncwarp();
+            turn(order);
+            const int last = order.last;
+            if (last || m.per_turn) loaded = false;
+            tell(last ? BSRI_STEP_LAST : BSRI_STEP_NEXT);
+            r = last ? 0 : r + 1;
+            if (last) work = m.ticket ? __shfl_sync(~0u, next, 0) : next, next = take(work);
+        }
+        tell(BSRI_STEP_EXIT);
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>gradient-wgmma: attention's backward on Hopper: multiplying, storing, kernel                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A line of an output computed again, by a warp, without what is forbidden: where something that is not finite met a probability
+   of 0. Rare, so it may be slow. v: of dv, else of dk or dq. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_recompute(const bsri_dev_gradient_flash &m, bsri_dev_turn &t, const bsr_dense &d,
+                                                        int64_t out, int64_t o, int64_t line, bool v) {
+    const bsri_dev_gradient &g = m.g;
+    const int64_t of = bsri_divide(line, S::KEYS ? g.f.mask.block_cols : g.f.mask.block_rows);
+    const int lane = threadIdx.x % 32;
+    float sum[4] = {0, 0, 0, 0};
+    for (int64_t r = 0; r < g.reduce; r++) {
+        bsri_dev_line_blocks blocks;
+        if (lane == 0) t.begin(g, o, r), t.bound(g, line, 1);
+        __syncwarp();
+        int64_t most = t.q_rows, from, to;
+        if (S::KEYS) most = bsri_min(t.k_rows, of * g.f.mask.block_cols + (t.counts ? t.counts[of] : g.f.mask.block_cols));
+        if (line < most)
+            for (blocks.begin(g, t, of); blocks.next(g, t, of);) {
+                const bool full = blocks.range(g, t, from, to) == BSR_BLOCK_FULL;
+                for (int64_t col = from; col < to; col += 32) {
+                    const int count = (int)bsri_min(32, to - col);
+                    const int64_t row = S::KEYS ? col + lane : line, key = S::KEYS ? line : col + lane;
+                    bsri_dev_part<float> part = {0, 0, 0};
+                    if (lane < count) {
+                        const float2 x = *(const float2 *)(m.statistics + (t.item * m.rows + row) * 2);
+                        float s = 0, dp = 0;
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.q.cols; i++)
+                            s = fmaf(bsri_dev_half(t.q, g.f.q.dtype, row * g.f.q.row_stride + i),
+                                     bsri_dev_half(t.k, g.f.q.dtype, key * g.f.k.row_stride + i), s);
+#pragma unroll 1
+                        for (int64_t i = 0; i < g.f.v.cols; i++)
+                            dp = fmaf(bsri_dev_half(t.d_result, g.f.q.dtype, row * g.d_out.row_stride + i),
+                                      bsri_dev_half(t.v, g.f.q.dtype, key * g.f.v.row_stride + i), dp);
+                        if (x.x != bsri_dev_inf<float>() && t.forbid(g.f, s, row, key, 0, full) != -bsri_dev_inf<float>())
+                            part.p = bsri_dev_exp2(fmaf(s, m.unit, -x.x)), part.ds = part.p == 0 ? 0 : part.p * (dp - x.y);
+                    }
+                    const bsr_dense &y = S::KEYS ? (v ? g.d_out : g.f.q) : g.f.k;
+                    const char *const data = S::KEYS ? (v ? t.d_result : t.q) : t.k;
+#pragma unroll 1
+                    for (int j = 0; j < count; j++) {
+                        const float x = __shfl_sync(~0u, v ? part.p : part.ds, j);
+#pragma unroll
+                        for (int i = 0; i < 4 && x != 0; i++)
+                            if (lane + 32 * i < d.cols)
+                                sum[i] += x * bsri_dev_half(data, g.f.q.dtype, (col + j) * y.row_stride + lane + 32 * i);
+                    }
+                }
+            }
+        __syncwarp();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (lane + 32 * i < d.cols)
+            bsri_dev_store(d.data, d.dtype, out + (lane + 32 * i) * d.col_stride, sum[i] * (v ? 1.0f : (float)g.f.scale));
+    __syncwarp();
+}
+
+/* A warpgroup that multiplies: 64 lines of its stream's work tile. Sums and scores are no members: see bsri_flash_consumer. What
+   else a thread keeps is little, as there are no registers: where it stands in rings is one number, and what follows from its
+   own number is computed each time. */
+template <class S> struct bsri_gradient_consumer {
+    typedef typename S::type T;
+    typedef bsri_wgmma<T, 64> scores;
+    typedef bsri_wgmma<T, S::HD, 0, 1> sums;
+    static constexpr int HD = S::HD, K = HD / 16;
+    enum { PHASE = 1, LINES_PHASE = 2, ORDER = 4, SHIELD = 8, LOADED = 16, HELD = 32 };
+    const bsri_dev_gradient_flash &m;
+    bsri_gradient_stream<S> &c;
+    const uint32_t memory; /* of the stream */
+    const int half;
+    uint32_t stage, state; /* state: phases of the ring and of the lines, order at hand; was a score of the tile forbidden; are
+                              there lines to give back; may products still read the stage before? */
+    int flags = 0;         /* of the stage */
+
+    __device__ __forceinline__ bsri_gradient_consumer(const bsri_dev_gradient_flash &m_, bsri_gradient_stream<S> &c_,
+                                                      uint32_t memory_, int half_)
+        : m(m_), c(c_), memory(memory_), half(half_), stage((uint32_t)m_.stages - 1), state(PHASE) {}
+    static __device__ __forceinline__ int lane(void) { return (int)bsri_dev_thread() % 32; }
+    __device__ __forceinline__ int row(void) const { /* the thread's first line in the tile */
+        const int thread = (int)bsri_dev_thread();
+        return half * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
+    }
+    static __device__ __forceinline__ int pair(void) { return (int)bsri_dev_thread() % 4 * 2; } /* its first column */
+    __device__ __forceinline__ uint32_t spare(void) const { /* 2 KB of this warp's */
+        return memory + m.spare + (half * 4 + bsri_dev_thread() / 32 % 4) * 2048;
+    }
+    __device__ __forceinline__ bool is(int bit) const { return (state & bit) != 0; }
+    __device__ __forceinline__ const bsri_gradient_order &order(void) const { return c.order[is(ORDER)]; }
+    __device__ __forceinline__ void next_order(void) {
+        bsri_gradient_arrive(c.order_empty, is(ORDER));
+        state ^= ORDER;
+    }
+    __device__ __forceinline__ void open(void) {
+        if (++stage == (uint32_t)m.stages) stage = 0, state ^= PHASE;
+        bsri_gradient_wait(c.full, stage, state & PHASE);
+        flags = c.step[stage].flags;
+    }
+    __device__ __forceinline__ void release(void) { /* products that read the stage before have ended */
+        if (is(HELD)) bsri_gradient_arrive(c.empty, stage ? stage - 1 : m.stages - 1);
+        state &= ~HELD;
+    }
+    /* Descriptors: low words, the same in all lanes, as the compiler is told, so that they take no registers; and whole. */
+    static __device__ __forceinline__ uint32_t low(uint32_t at, uint32_t far) {
+        return __shfl_sync(~0u, bsri_wgmma_desc_address(at) >> 4, 0) | far >> 4 << 16;
+    }
+    static __device__ __forceinline__ uint64_t whole(uint32_t low) {
+        return (bsri_wgmma_desc_bits(128, 0) >> 32 << 32) | low;
+    }
+    __device__ __forceinline__ uint32_t columns(int operand, uint32_t far) const {
+        return low(memory + m.ring + stage * m.stage + operand * 64 * HD * 2, far);
+    }
+    /* Lines' operands: from shared memory, or (RS) in registers. */
+    struct line_fragments {
+        uint32_t s[S::RS ? K : 1][4], dp[S::RS ? K : 1][4];
+    };
+    __device__ __forceinline__ void take_lines(line_fragments &x, float (&lse)[2], float (&delta)[2]) {
+        if (!(flags & BSRI_STEP_LINES)) return;
+        bsri_gradient_wait(&c.lines_full, 0, is(LINES_PHASE));
+        state ^= LINES_PHASE, state |= LOADED;
+        if constexpr (!S::KEYS) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                lse[h] = c.lse[row() + 8 * h], delta[h] = c.delta[row() + 8 * h];
+                if (lse[h] == bsri_dev_inf<float>()) state |= SHIELD;
+            }
+        }
+        if constexpr (S::RS) {
+            const int r = half * 64 + (int)bsri_dev_thread() / 32 % 4 * 16 + lane() % 16;
+#pragma unroll
+            for (int i = 0; i < K; i++) {
+                const uint32_t at = memory + i / 4 * m.lines * 128 + r * 128 + (((i % 4 * 2 + lane() / 16) ^ (r & 7)) << 4);
+                bsri_mma_load(x.s[i], at), bsri_mma_load(x.dp[i], at + S::ATOMS * m.lines * 128);
+            }
+            give_lines();
+        }
+    }
+    __device__ __forceinline__ void give_lines(void) {
+        if (is(LOADED)) bsri_gradient_arrive(&c.lines_empty, 0);
+        state &= ~LOADED;
+    }
+    /* Begins the products of lines and columns: scores (operand 0), or dp (1). */
+    __device__ __forceinline__ void form(float (&s)[32], const uint32_t (&lines_of)[S::RS ? K : 1][4], int operand) const {
+        const uint32_t y = columns(operand, 0);
+        if constexpr (S::RS) {
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < K; i++) scores::rs(s, lines_of[i], whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
+        } else {
+            const uint32_t x = low(memory + half * 8192 + operand * S::ATOMS * m.lines * 128, 0), atom = m.lines * 8;
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < K; i++)
+                scores::ss(s, whole(x + i / 4 * atom + i % 4 * 2), whole(y + i / 4 * 512 + i % 4 * 2), i > 0);
+        }
+        bsri_wgmma_commit();
+    }
+    __device__ __forceinline__ void add(float (&sum)[HD / 2], const uint32_t (&a)[4][4], int operand) const {
+        const uint32_t y = columns(operand, 8192);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums::rs(sum, a[i], whole(y + i * 128));
+        bsri_wgmma_commit();
+    }
+    static __device__ __forceinline__ void pack(uint32_t (&a)[4][4], const float (&s)[32]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) a[i / 4][i % 4] = bsri_pack<T>(s[2 * i], s[2 * i + 1]);
+    }
+    static __device__ __forceinline__ void unpack(float (&s)[32], const uint32_t (&a)[4][4]) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float x[2];
+            bsri_dev_dtype<T::DTYPE>::unpack(x, a[i / 4][i % 4]), s[2 * i] = x[0], s[2 * i + 1] = x[1];
+        }
+    }
+    /* Scores outside of the window, of lines and of columns that are not there. */
+    __device__ __forceinline__ void forbid(float (&s)[32]) {
+        const bsri_gradient_step &note = c.step[stage];
+        const int line0 = row(), col0 = pair(), width = S::KEYS ? order().there - line0 : note.width - col0;
+        const uint32_t away = (uint32_t)note.away + (S::KEYS ? line0 - col0 : col0 - line0), span = note.span;
+        state |= SHIELD;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int line = e / 2 * 8, col = n * 8 + e % 2;
+                if (away + (uint32_t)(S::KEYS ? line - col : col - line) > span || (S::KEYS ? line : col) >= width)
+                    s[4 * n + e] = -bsri_dev_inf<float>();
+            }
+    }
+    /* Scores become probabilities. */
+    __device__ __forceinline__ void probabilities(float (&s)[32], const float (&lse)[2]) const {
+        const float unit = m.unit;
+        const float *const all = &c.step[stage].lse[pair()];
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 l = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[4 * n + e] = bsri_dev_exp2(fmaf(s[4 * n + e], unit, -(S::KEYS ? e % 2 ? l.y : l.x : lse[e / 2])));
+        }
+    }
+    /* dp becomes ds. */
+    __device__ __forceinline__ void gradients(float (&g)[32], const float (&p)[32], const float (&delta)[2]) const {
+        const float *const all = &c.step[stage].delta[pair()];
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 d = S::KEYS ? *(const float2 *)(all + n * 8) : make_float2(0, 0);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                g[4 * n + e] = p[4 * n + e] * (g[4 * n + e] - (S::KEYS ? e % 2 ? d.y : d.x : delta[e / 2]));
+        }
+    }
+    /* ds to memory: the warp's 16 keys by 64 queries of a swizzled image. */
+    __device__ __forceinline__ void spill(const uint32_t (&a)[4][4]) const {
+        const int own = lane(), r = own % 16;
+        const uint32_t to = spare();
+        if (own == 0) bsri_tma_wait_read<0>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bsri_stmatrix(to + r * 128 + (((2 * i + own / 16) ^ (r & 7)) << 4), a[i][0], a[i][1], a[i][2], a[i][3]);
+        bsri_fence_proxy_async();
+        __syncwarp();
+        if (own == 0)
+            bsri_bulk_store(c.step[stage].spilt + half * 8192 + bsri_dev_thread() / 32 % 4 * 2048, to, 2048), bsri_tma_commit();
+    }
+    /* Where two columns of a line stand in the spare room: 16 lines of 32 numbers, pieces of 16 bytes swizzled. */
+    static __device__ __forceinline__ uint32_t place(int line, int col) {
+        return line * 128 + ((col / 4 ^ (line & 7)) << 4) + col % 4 * 4;
+    }
+    /* 32 columns of the warp's lines from there to an output: by pieces of 16 bytes, or one by one. */
+    __device__ __forceinline__ void store_room(const bsr_dense &d, int64_t out, bool pieces, int left, int cols) const {
+        const int own = lane();
+        __syncwarp();
+        if (pieces) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int line = own / 4 + 8 * h, col = own % 4 * 8;
+                const uint4 x = bsri_mma_read128(spare() + place(line, col)),
+                            y = bsri_mma_read128(spare() + place(line, col + 4));
+                if (line >= left || col >= cols) continue;
+                *(uint4 *)((uint16_t *)d.data + out + line * d.row_stride + col) =
+                    make_uint4(bsri_pack<T>(__uint_as_float(x.x), __uint_as_float(x.y)),
+                               bsri_pack<T>(__uint_as_float(x.z), __uint_as_float(x.w)),
+                               bsri_pack<T>(__uint_as_float(y.x), __uint_as_float(y.y)),
+                               bsri_pack<T>(__uint_as_float(y.z), __uint_as_float(y.w)));
+            }
+        } else {
+#pragma unroll 1
+            for (int line = 0; line < 16 && line < left; line++)
+                if (own < cols)
+                    bsri_dev_store(d.data, d.dtype, out + line * d.row_stride + own * d.col_stride,
+                                   __uint_as_float((uint32_t)bsri_mma_read32(spare() + place(line, own))));
+        }
+        __syncwarp();
+    }
+    /* The warp's lines of an output, times factor. What is NaN beside something forbidden is computed again. */
+    __device__ __forceinline__ void store(const bsr_dense &d, int64_t out, bool pieces, float (&sum)[HD / 2], float factor,
+                                          bool v, char *shared) {
+        const bsri_gradient_order &o = order();
+        const int own = lane(), first = row() - own / 4, left = o.lines - first, there = o.there - first - own / 4;
+        bool odd[2] = {false, false};
+        if (!d.data || left <= 0) return;
+        if (own == 0) bsri_tma_wait_read<0>();
+        out += first * d.row_stride;
+#pragma unroll
+        for (int part = 0; part < HD / 32; part++) {
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int line = own / 4 + i % 2 * 8, at = part * 16 + 2 * i;
+                const bool gone = i % 2 * 8 >= there; /* lines past the lengths */
+                const float x = gone ? 0.0f : sum[at] * factor, y = gone ? 0.0f : sum[at + 1] * factor;
+                bsri_wgmma_put(spare() + place(line, i / 2 * 8 + pair()), __float_as_uint(x), __float_as_uint(y));
+                odd[i % 2] |= x != x || y != y;
+            }
+            store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
+        }
+        if (!__any_sync(~0u, is(SHIELD))) return;
+#pragma unroll 1
+        for (int h = 0; h < 2; h++) {
+            const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
+#pragma unroll 1
+            for (int i = 0; i < 8; i++)
+                if (bad >> 4 * i & 15)
+                    bsri_gradient_recompute<S>(m, *(bsri_dev_turn *)(shared + (spare() - bsri_smem_address(shared))), d,
+                                               out + (i + 8 * h) * d.row_stride, o.o, o.line + first + i + 8 * h, v);
+        }
+    }
+    /* What pass 1 kept of ds, transposed, times columns. */
+    __device__ __forceinline__ void add_spilt(float (&sum)[HD / 2]) const {
+        typedef bsri_wgmma<T, HD, 1, 1> products;
+        const uint32_t at = memory + m.ring + stage * m.stage, x = low(at + half * 8192, 0), y = low(at + m.lines * 128, 8192);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) products::ss(sum, whole(x + i * 128), whole(y + i * 128));
+        bsri_wgmma_commit();
+    }
+};
+/* The steps of a turn, whose first stage is open, until a stage that is no step is. ROUNDED: probabilities are not kept beside
+   what products read of them, as there are no more registers: gradients are formed of the rounded ones. */
+template <class S>
+__device__ __forceinline__ void bsri_gradient_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2],
+                                                   float (&sum_v)[S::KEYS ? S::HD / 2 : 1]) {
+    float s[32], g[32], lse[2] = {0, 0}, delta[2] = {0, 0};
+    typename bsri_gradient_consumer<S>::line_fragments lines;
+    w.take_lines(lines, lse, delta);
+    w.form(s, lines.s, 0);
+#pragma unroll 1
+    for (;;) {
+        uint32_t a[4][4], b[4][4];
+        bsri_wgmma_wait<0>();
+        bsri_wgmma_done(s);
+        w.release();
+        w.form(g, lines.dp, 1);
+        if (w.flags & BSRI_STEP_MASKED) w.forbid(s);
+        if (w.flags & BSRI_STEP_VOID) w.state |= w.SHIELD;
+        w.probabilities(s, lse);
+        if constexpr (S::KEYS) {
+            w.pack(a, s);
+            w.add(sum_v, a, 1);
+            bsri_wgmma_wait<1>();
+        } else bsri_wgmma_wait<0>();
+        bsri_wgmma_done(g);
+        if constexpr (S::ROUNDED) w.unpack(s, a);
+        w.gradients(g, s, delta);
+        w.pack(b, g);
+        w.add(sum, b, 0);
+        if (S::KEYS && w.m.spilt) w.spill(b);
+        w.state |= w.HELD;
+        w.open();
+        if (w.flags & BSRI_STEP_OVER) break;
+        if (S::KEYS) bsri_wgmma_wait<1>(); /* the probabilities' registers are free */
+        w.form(s, lines.s, 0);
+    }
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_spilt_turn(bsri_gradient_consumer<S> &w, float (&sum)[S::HD / 2]) {
+#pragma unroll 1
+    do {
+        w.add_spilt(sum);
+        bsri_wgmma_wait<1>();
+        w.release();
+        w.state |= w.HELD;
+        w.open();
+    } while (!(w.flags & BSRI_STEP_OVER));
+}
+template <class S>
+__device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_flash &m, bsri_gradient_stream<S> &c, char *shared,
+                                                      int stream, int half) {
+    bsri_gradient_consumer<S> w(m, c, bsri_smem_address(shared) + stream * m.stream, half);
+    float sum[S::HD / 2], sum_v[S::KEYS ? S::HD / 2 : 1];
+    w.open();
+#pragma unroll 1
+    while (!(w.flags & BSRI_STEP_EXIT)) {
+        w.state &= ~w.SHIELD;
+#pragma unroll
+        for (int i = 0; i < S::HD / 2; i++) sum[i] = 0;
+#pragma unroll
+        for (int i = 0; i < (S::KEYS ? S::HD / 2 : 1); i++) sum_v[i] = 0;
+#pragma unroll 1
+        for (;;) {
+            if (!(w.flags & BSRI_STEP_OVER)) {
+                if constexpr (S::SPILT) bsri_gradient_spilt_turn(w, sum);
+                else bsri_gradient_turn(w, sum, sum_v);
+            }
+            if ((w.flags & BSRI_STEP_LAST) || m.per_turn) w.give_lines();
+            bsri_wgmma_wait<0>();
+            bsri_wgmma_done(sum);
+            if constexpr (S::KEYS) bsri_wgmma_done(sum_v);
+            w.release();
+            bsri_gradient_arrive(c.empty, w.stage);
+            if (w.flags & BSRI_STEP_LAST) break;
+            w.next_order();
+            w.open();
+        }
+        if constexpr (S::KEYS) {
+            w.store(m.g.dv, w.order().out_v, m.pieces & 2, sum_v, 1.0f, true, shared);
+            w.store(m.g.dk, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        } else w.store(m.g.dq, w.order().out, m.pieces & 1, sum, (float)m.g.f.scale, false, shared);
+        w.next_order();
+        w.open();
+    }
+    if (w.lane() == 0) bsri_tma_wait<0>();
+}
+#endif
+
+/* bsri_gradient_wgmma: a CTA stays and takes work tiles. S::WALK: keys form dk and dv, and may keep ds; queries form dq; spilt
+   ones form it of the ds that was kept.
+   Its tile is the choice of bsri_wgmma_choose_walk() (>>cuda-plan-gradient).
+
+   Threads: warpgroups 0 and 1 multiply (S::MANY registers), 64 lines each: the consumers of a stream of m.lines lines, 128 or 64.
+   Of warpgroup 2 (S::FEW) warp i < m.streams fetches for stream i.
+
+   Shared memory:
+     dynamic:     S::DATA bytes for all streams, m.stream for each
+       0          (not spilt) two operands' lines: S::ATOMS atoms of 64 elements each, 128 bytes a line, swizzled
+       m.ring     m.stages times m.stage bytes: 64 columns of two operands in the same form; spilt: images of ds, a column a line,
+                  for each 64 lines, and 64 columns of k
+       m.spare    2 KB for each multiplying warp: ds and outputs on their way to memory
+     behind them  bsri_gradient_control: barriers, orders, notes
+
+   barrier        count          arrives                                             waits            phase
+   full[stage]    1 + bytes      lane 0 of the fetching warp, when the note is there consumers        round of the ring
+   empty[stage]   their warps    a lane each: products have read it                  fetching warp    round + 1
+   lines_full     1 + bytes      as full, of lines                                   consumers        number of the load
+   lines_empty    their warps    a lane each: fragments are loaded, or products done fetching warp    number + 1
+   order_empty[2] their warps    a lane each: the turn is over, outputs are stored   fetching warp    round + 1
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
+
+   Order: 1. bsri_gradient_orders() has written what is to be done in each turn: for each item that is summed into a work tile.
+          2. A fetching warp takes a work tile and goes through its turns' blocks, 64 columns a stage; a turn's end is a stage
+             without data.
+          3. Consumers: scores and dp of a step are formed while the sums of the one before are; probabilities; dv; ds; dk or dq.
+          4. After a tile's last turn: outputs by way of the spare room. */
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1)
+    bsri_gradient_wgmma(const __grid_constant__ bsri_dev_gradient_flash m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_gradient_stages[];
+    static_assert(sizeof(bsri_gradient_control<S>) <= S::CONTROL, "too little shared memory");
+    bsri_gradient_control<S> &c = *(bsri_gradient_control<S> *)(bsri_gradient_stages + S::DATA);
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 8 / m.streams;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if ((int)threadIdx.x < m.streams) {
+        bsri_gradient_stream<S> &x = c.stream[threadIdx.x];
+        for (int i = 0; i < m.stages; i++)
+            bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&x.lines_full), 1), bsri_mbarrier_init(bsri_smem_address(&x.lines_empty), readers);
+        for (int i = 0; i < 2; i++) bsri_mbarrier_init(bsri_smem_address(&x.order_empty[i]), readers);
+        bsri_mbarrier_init_fence();
+    }
+    __syncthreads();
+    bsri_pdl_wait();
+    if (group == 2) {
+        bsri_setmaxnreg_dec<S::FEW>();
+        if (warp < m.streams)
+            bsri_gradient_producer<S>(m, c.stream[warp], bsri_smem_address(bsri_gradient_stages) + warp * m.stream).run(warp);
+    } else {
+        bsri_setmaxnreg_inc<S::MANY>();
+        const int stream = m.streams == 2 ? group : 0;
+        bsri_gradient_consume<S>(m, c.stream[stream], bsri_gradient_stages, stream, m.streams == 2 ? 0 : group);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>device-maps: functions and reductions of stored elements                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -8809,6 +13911,8 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_unpack(F (&v)
             case BSR_F16: v[i] = (F)__half2float(__ushort_as_half((unsigned short)half)); break;
             case BSR_BF16: v[i] = (F)__uint_as_float(half << 16); break;
             case BSR_F32: v[i] = (F)__uint_as_float(w[i]); break;
+            case BSR_E4M3:
+            case BSR_E5M2: v[i] = (F)bsri_dev_f8_number((uint8_t)(w[0] >> i * 8), dtype == BSR_E5M2); break;
             case BSR_I8: v[i] = (F)(int8_t)(w[0] >> i * 8); break;
             case BSR_BOOL: v[i] = (F)((w[0] >> i * 8 & 0xff) != 0); break;
             default: /* f32 computes for none of these */
@@ -8856,6 +13960,10 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
                 *(uint32_t *)at = dtype == BSR_F16 ? *(const uint32_t *)h : *(const uint32_t *)b;
                 break;
             }
+            case BSR_E4M3:
+            case BSR_E5M2:
+                *(uint16_t *)at = (uint16_t)bsri_dev_f8_codes(bsri_dev_odd(v[0]), bsri_dev_odd(v[1]), dtype == BSR_E5M2);
+                break;
             case BSR_I64: *(longlong2 *)at = make_longlong2(bsri_dev_whole(v[0], dtype), bsri_dev_whole(v[1], dtype)); break;
             case BSR_I32: *(int2 *)at = make_int2((int)bsri_dev_whole(v[0], dtype), (int)bsri_dev_whole(v[1], dtype)); break;
             case BSR_I8:
@@ -8869,6 +13977,11 @@ template <class F, int E> __device__ __forceinline__ void bsri_map_pack(char *at
             case BSR_F32: *(float4 *)at = make_float4(v[0], v[1], v[2], v[3]); return;
             case BSR_F16:
             case BSR_BF16: *(uint2 *)at = make_uint2(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype)); return;
+            case BSR_E4M3:
+            case BSR_E5M2:
+                *(uint32_t *)at = bsri_dev_f8_codes(v[0], v[1], dtype == BSR_E5M2) |
+                                  bsri_dev_f8_codes(v[2], v[3], dtype == BSR_E5M2) << 16;
+                return;
             default: break;
         }
 #pragma unroll
@@ -9195,6 +14308,17 @@ template <class F, int A> __device__ __forceinline__ void bsri_reduce_piece(int 
         bsri_map_unpack(v, u, dtype);
         bsri_reduce_add<F, 2>(kind, acc, v);
     } else {
+        if constexpr (A == 1) {
+            if (bsri_dev_shift(dtype) == 0) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    F v[4];
+                    bsri_map_unpack(v, make_uint4(w[i], 0, 0, 0), dtype);
+                    bsri_reduce_add<F, 4>(kind, acc, v);
+                }
+                return;
+            }
+        }
         if (A == 8 || (A == 1 && dtype != BSR_F32)) {
             F v[8];
 #pragma unroll
@@ -9415,10 +14539,24 @@ __device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int 
     return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
                       __funnelshift_r(w[3], w[4], bits));
 }
-/* Bytes [first, last) of a line, element by element; zeros from `bytes` on. */
-template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t first, int64_t last,
-                                                                 int64_t bytes) {
-    for (int64_t at = first; at < last; at += (int64_t)sizeof(T)) *(T *)(to + at) = at < bytes ? *(const T *)(from + at) : T(0);
+/* The piece of 16 bytes at `at` of a line, element by element, all asked for before the first is used; zeros before the line and
+   from `bytes` on; what is within [0, all) is stored. */
+template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes,
+                                                                 int64_t all) {
+    constexpr int N = 16 / (int)sizeof(T);
+    const int start = at < 0 ? (int)-at : 0, read = (int)bsri_min(16, bytes - at), end = (int)bsri_min(16, all - at);
+    T x[N];
+    to += at, from += at;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int own = i * (int)sizeof(T);
+        x[i] = own >= start && own < read ? *(const T *)(from + own) : T(0);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int own = i * (int)sizeof(T);
+        if (own >= start && own < end) *(T *)(to + own) = x[i];
+    }
 }
 /* Element offsets of an item in both views. */
 __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t item, int64_t *from, int64_t *to) {
@@ -9432,9 +14570,8 @@ __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t i
    operand's is read: pieces at the ends go by elements. */
 static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int lane = threadIdx.x & 31, share = 1 << c.lanes, each = 32 >> c.lanes;
-    const int64_t pieces = ((c.all << c.shift) >> 4) + 2, groups = bsri_ceil_div(c.all_lines, each);
-    const int64_t chunks = bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c.lanes);
-    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, chunks), chunk = unit - part * chunks;
+    const int64_t groups = bsri_ceil_div(c.all_lines, each);
+    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, c.chunks), chunk = unit - part * c.chunks;
     const int64_t item = bsri_divide(part, groups), line = (part - item * groups) * each + (lane >> c.lanes);
     int64_t from_at, to_at;
     if (item >= c.items.count || line >= c.all_lines) return;
@@ -9445,25 +14582,32 @@ static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int64_t reach = c.packed ? (((c.lines - 1) * c.from_line + c.length) << c.shift) - (src - base) : bytes;
     const int64_t before = c.packed ? base - src : 0; /* what may be read: bytes [before, reach) from src on */
     const int skew = (int)((uintptr_t)src - (uintptr_t)dst) & 15, over = (int)((uintptr_t)dst & 15);
+    const int64_t start = chunk * BSRI_COPY_EACH * share * 16 + (lane & (share - 1)) * 16 - over;
+    const auto fast = [&](int64_t at) {
+        const int64_t first = at - skew;
+        return at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
+    };
     uint4 x[BSRI_COPY_EACH], y[BSRI_COPY_EACH];
-    bool fast[BSRI_COPY_EACH];
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over, first = at - skew;
-        fast[k] = at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
-        if (!fast[k]) continue;
+        const int64_t at = start + k * share * 16, first = at - skew;
+        if (!fast(at)) continue;
         x[k] = *(const uint4 *)(src + first);
         y[k] = skew ? *(const uint4 *)(src + first + 16) : x[k];
     }
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over;
-        const int64_t first = at > 0 ? at : 0, last = at + 16 < all ? at + 16 : all;
-        if (fast[k]) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
-        else if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, first, last, bytes);
-        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, first, last, bytes);
-        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, first, last, bytes);
-        else bsri_copy_few<uint64_t>(dst, src, first, last, bytes);
+        const int64_t at = start + k * share * 16;
+        if (fast(at)) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+    }
+#pragma unroll 1
+    for (int k = 0; k < BSRI_COPY_EACH; k++) { /* at the ends */
+        const int64_t at = start + k * share * 16;
+        if (at >= all || fast(at)) continue;
+        if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, at, bytes, all);
+        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, at, bytes, all);
+        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, at, bytes, all);
+        else bsri_copy_few<uint64_t>(dst, src, at, bytes, all);
     }
 }
 /* A tile of 64 lines by way of shared memory, read and written along what is next to each other in either view; by words where
@@ -9512,7 +14656,7 @@ template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_
     }
     __syncthreads();
 }
-static __global__ void __launch_bounds__(256) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
     __shared__ __align__(16) char tile[BSRI_COPY_TILE * 33 * 8];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -10175,6 +15319,7 @@ __device__ __forceinline__ void bsri_dev_store_f64(void *base, int dtype, int64_
     const uint32_t sign = v != v ? (uint32_t)((uint64_t)__double_as_longlong(v) >> 63) : 0;
     if (v == v || dtype == BSR_F64) bsri_dev_store(base, dtype, i, v);
     else if (dtype == BSR_F32) ((uint32_t *)base)[i] = sign << 31 | 0x7fc00000u;
+    else if (bsri_dev_is_f8(dtype)) ((uint8_t *)base)[i] = (uint8_t)(sign << 7 | 0x7fu);
     else ((uint16_t *)base)[i] = (uint16_t)(sign << 15 | (dtype == BSR_F16 ? 0x7e00u : 0x7fc0u));
 }
 /* One element, converted where the types differ; the same type moves as it is. */
@@ -10202,7 +15347,7 @@ __device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at)
 /* Anything but zero of either sign; NaN counts. */
 __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, int64_t i) {
     switch (bsri_dev_size(dtype)) {
-        case 1: return ((const uint8_t *)base)[i] != 0;
+        case 1: return (((const uint8_t *)base)[i] & (bsri_dev_is_f8(dtype) ? 0x7fu : 0xffu)) != 0;
         case 2: return (((const uint16_t *)base)[i] & 0x7fffu) != 0;
         case 4: return (((const uint32_t *)base)[i] & (dtype == BSR_F32 ? 0x7fffffffu : ~0u)) != 0;
         default: return (((const uint64_t *)base)[i] & (dtype == BSR_F64 ? ~(uint64_t)0 >> 1 : ~(uint64_t)0)) != 0;
@@ -11651,6 +16796,8 @@ static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_c
             case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i, there, lanes); break;
             case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i, there, lanes); break;
             case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i, there, lanes); break;
+            case BSR_E4M3: bsri_prune_norm<uint8_t, BSR_E4M3>(b, item, i, there, lanes); break;
+            case BSR_E5M2: bsri_prune_norm<uint8_t, BSR_E5M2>(b, item, i, there, lanes); break;
             default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i, there, lanes); break;
         }
     }
@@ -12017,7 +17164,11 @@ template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_
             if (!(__ldcg(word) & bit)) atomicOr(word, bit);
         }
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     found = __reduce_or_sync(~0u, found);
+#else
+    for (int d = 16; d; d /= 2) found |= __shfl_xor_sync(~0u, found, d);
+#endif
     if (lane == 0 && found) atomicOr((unsigned long long *)e.state, (unsigned long long)found);
 }
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
@@ -12397,6 +17548,372 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>device-moe: routing, patterns of experts, rows to experts and back                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if BSRI_HAS_MOE
+/* --- routing: a stable counting sort of slots by expert; a CTA has `chunk` slots, each of its warps a part of them --- */
+
+/* The expert of slot i: -1 where it has none, or names none that there is. */
+__device__ __forceinline__ int32_t bsri_moe_choice(const bsri_dev_moe_route &p, int64_t i) {
+    int64_t at = i;
+    if (!p.packed) {
+        const int64_t token = (int64_t)((uint32_t)i / (uint32_t)p.slots);
+        at = token * p.experts.row_stride + (i - token * p.slots) * p.experts.col_stride;
+    }
+    const int64_t e = bsri_index(p.experts.data, p.experts.dtype, at);
+    return e < 0 || e >= p.count ? -1 : (int32_t)e;
+}
+/* Goes through this warp's slots of chunk c, in order: see(slot, expert inside the window or -1, lanes before this one of the
+   same expert, whether it is the first of them, how many they are). */
+template <class F>
+__device__ __forceinline__ void bsri_moe_walk(const bsri_dev_moe_route &p, int64_t c, int64_t window, const F &see) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const int64_t part = p.chunk / BSRI_CTA_WARPS, first = c * p.chunk + warp * part, end = bsri_min(first + part, p.n);
+    for (int64_t i = first; i < end; i += 32) {
+        const int64_t slot = i + lane;
+        const int32_t e = slot < end ? bsri_moe_choice(p, slot) - (int32_t)window : -1;
+        const int32_t inside = e >= 0 && e < BSRI_MOE_WINDOW ? e : -1;
+        const uint32_t same = __match_any_sync(~0u, inside), before = same & ((1u << lane) - 1);
+        see(slot, slot < end ? inside : -1, __popc(before), before == 0, __popc(same));
+        __syncwarp();
+    }
+}
+/* How many slots each warp of chunk c has of each expert of a window. */
+__device__ __forceinline__ void bsri_moe_count_warps(const bsri_dev_moe_route &p, int64_t c, int64_t window,
+                                                     int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW]) {
+    for (int i = threadIdx.x; i < BSRI_CTA_WARPS * BSRI_MOE_WINDOW; i += BSRI_CTA) (&count[0][0])[i] = 0;
+    __syncthreads();
+    int32_t *mine = count[threadIdx.x / 32];
+    bsri_moe_walk(p, c, window, [&](int64_t, int32_t e, int, bool first, int n) {
+        if (e >= 0 && first) mine[e] += n;
+    });
+    __syncthreads();
+}
+/* Experts [from, from + n) start one behind the other: offsets, counts, and with `start` the row of each one's first slot. Needs
+   are at most 2^31 - 1 rows by far: of each expert fewer than its slots and a block. total: slots of expert e. */
+template <class T>
+static __device__ void bsri_moe_offsets(const bsri_dev_moe_route &p, int64_t threads, const T &total, int64_t *start) {
+    __shared__ int64_t part[33];
+    int64_t before = 0, all;
+    for (int64_t from = 0; from < p.count; from += threads) {
+        const int64_t e = from + threadIdx.x, n = e < p.count ? total(e) : 0;
+        const int64_t padded = (int64_t)bsri_ceil_div(n, p.block_rows) * p.block_rows;
+        const int64_t at = before + bsri_dev_block_before(padded, part, &all);
+        if (e < p.count) {
+            const int64_t first = bsri_min(at, p.rows), end = bsri_min(at + padded, p.rows);
+            p.offsets[e] = (int32_t)first, p.counts[e] = (int32_t)bsri_min(n, end - first);
+            if (start) start[e] = at;
+        }
+        before += all;
+    }
+    if (threadIdx.x == 0) p.offsets[p.count] = (int32_t)bsri_min(before, p.rows);
+}
+/* Gives the slots of chunk c their rows; base(e): the row of the chunk's first slot of expert e. */
+template <class T>
+__device__ __forceinline__ void bsri_moe_place(const bsri_dev_moe_route &p, int64_t c, int64_t window,
+                                               int32_t (&count)[BSRI_CTA_WARPS][BSRI_MOE_WINDOW], const T &base) {
+    for (int e = threadIdx.x; e < BSRI_MOE_WINDOW && window + e < p.count; e += BSRI_CTA) {
+        int64_t at = base(window + e);
+#pragma unroll
+        for (int w = 0; w < BSRI_CTA_WARPS; w++) {
+            const int32_t n = count[w][e];
+            count[w][e] = (int32_t)bsri_min(at, INT32_MAX), at += n;
+        }
+    }
+    __syncthreads();
+    int32_t *mine = count[threadIdx.x / 32];
+    bsri_moe_walk(p, c, window, [&](int64_t slot, int32_t e, int before, bool first, int n) {
+        const int64_t at = e >= 0 ? (int64_t)mine[e] + before : 0;
+        __syncwarp();
+        if (e < 0) return;
+        if (first) mine[e] = (int32_t)bsri_min((int64_t)mine[e] + n, INT32_MAX);
+        const bool fits = at < p.rows && at < (int64_t)p.offsets[window + e] + p.counts[window + e];
+        p.row_of[slot] = fits ? (int32_t)at : -1;
+        if (fits) p.slot_of[at] = (int32_t)slot;
+        else if (p.status)
+            atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand, p.item_full, slot));
+    });
+    __syncthreads();
+}
+/* Slots without an expert; what is wrong with those that name one that there is not. Rows are padding until they are given
+   away. */
+__device__ __forceinline__ void bsri_moe_clear(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
+    for (int64_t i = thread; i < p.rows; i += threads) p.slot_of[i] = -1;
+    for (int64_t i = thread; i < p.n; i += threads) p.row_of[i] = -1;
+}
+__device__ __forceinline__ void bsri_moe_tell(const bsri_dev_moe_route &p, int64_t thread, int64_t threads) {
+    for (int64_t i = thread; i < p.n && p.status; i += threads) {
+        int64_t at = i;
+        if (!p.packed) {
+            const int64_t token = (int64_t)((uint32_t)i / (uint32_t)p.slots);
+            at = token * p.experts.row_stride + (i - token * p.slots) * p.experts.col_stride;
+        }
+        if (bsri_index(p.experts.data, p.experts.dtype, at) >= p.count)
+            atomicMax((unsigned long long *)p.status, (unsigned long long)bsri_status_word(p.operand_experts, p.item_expert, i));
+    }
+}
+/* Few slots, one window of experts: one CTA does all. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_few(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    __shared__ int64_t start[BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (blockIdx.x) return;
+    bsri_moe_clear(p, threadIdx.x, BSRI_CTA);
+    if (threadIdx.x == 0 && p.status) *p.status = 0;
+    bsri_moe_count_warps(p, 0, 0, count);
+    bsri_moe_offsets(
+        p, BSRI_CTA,
+        [&](int64_t e) {
+            int64_t n = 0;
+            for (int w = 0; w < BSRI_CTA_WARPS; w++) n += count[w][e];
+            return n;
+        },
+        start);
+    __syncthreads();
+    bsri_moe_place(p, 0, 0, count, [&](int64_t e) { return start[e]; });
+    bsri_moe_tell(p, threadIdx.x, BSRI_CTA);
+}
+/* Many: each chunk counts; one CTA adds up; each chunk places. In the workspace [expert][chunk], counts that become rows. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_count(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    bsri_moe_clear(p, blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, gridDim.x * (int64_t)BSRI_CTA);
+    if (blockIdx.x == 0 && threadIdx.x == 0 && p.status) *p.status = 0;
+    for (int64_t c = blockIdx.x; c < p.chunks; c += gridDim.x)
+        for (int64_t window = 0; window < p.count; window += BSRI_MOE_WINDOW) {
+            bsri_moe_count_warps(p, c, window, count);
+            for (int e = threadIdx.x; e < BSRI_MOE_WINDOW && window + e < p.count; e += BSRI_CTA) {
+                int32_t n = 0;
+#pragma unroll
+                for (int w = 0; w < BSRI_CTA_WARPS; w++) n += count[w][e];
+                p.hist[(window + e) * p.chunks + c] = n;
+            }
+            __syncthreads();
+        }
+}
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1)
+    bsri_moe_route_sum(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (blockIdx.x) return;
+    const int lane = threadIdx.x & 31;
+    for (int64_t e = threadIdx.x / 32; e < p.count; e += BSRI_CTA_WIDE / 32) { /* chunks' counts become slots before each */
+        int32_t *mine = p.hist + e * p.chunks, before = 0;
+        for (int64_t c = 0; c < p.chunks; c += 32) {
+            const int32_t n = c + lane < p.chunks ? mine[c + lane] : 0, upto = bsri_dev_warp_sum(n);
+            if (c + lane < p.chunks) mine[c + lane] = before + upto - n;
+            before += __shfl_sync(~0u, upto, 31);
+        }
+        if (lane == 0) p.totals[e] = before;
+    }
+    __syncthreads();
+    bsri_moe_offsets(p, BSRI_CTA_WIDE, [&](int64_t e) { return (int64_t)p.totals[e]; }, p.starts);
+}
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_place(const __grid_constant__ bsri_dev_moe_route p BSRI_GATE) {
+    __shared__ int32_t count[BSRI_CTA_WARPS][BSRI_MOE_WINDOW];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t c = blockIdx.x; c < p.chunks; c += gridDim.x)
+        for (int64_t window = 0; window < p.count; window += BSRI_MOE_WINDOW) {
+            bsri_moe_count_warps(p, c, window, count);
+            bsri_moe_place(p, c, window, count, [&](int64_t e) { return p.starts[e] + p.hist[e * p.chunks + c]; });
+        }
+    bsri_moe_tell(p, blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, gridDim.x * (int64_t)BSRI_CTA);
+}
+
+/* --- the pattern of a routing, and its transposed index: a warp has a block row --- */
+
+static __global__ void __launch_bounds__(BSRI_CTA)
+    bsri_moe_fill_pattern(const __grid_constant__ bsri_dev_moe_pattern m BSRI_GATE) {
+    const bsri_moe_pattern &p = m.p;
+    const int64_t thread = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, threads = gridDim.x * (int64_t)BSRI_CTA;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (p.crow && thread == 0) bsri_set_index(p.crow, p.dtype, 0, 0);
+    for (int64_t i = thread / 32; i < p.lines; i += threads / 32) bsri_moe_row(&p, i, threadIdx.x & 31, 32);
+    if (!p.ccol) return;
+    if (thread < BSRI_VIEW_HEADER / 8) m.header[thread] = m.head[thread];
+    for (int64_t c = thread; c <= m.columns; c += threads) bsri_set_index(p.ccol, p.dtype, c, bsri_moe_column(&p, c));
+    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.nnz; q += threads) /* room to spare */
+        bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
+}
+
+/* --- rows to experts and back: pieces of eight elements of BYTES each in 16-byte words, or (0) single ones of any type --- */
+
+template <int BYTES, class F> struct bsri_moe_piece {
+    static constexpr int E = 8;
+    uint4 q[BYTES / 2];
+    __device__ __forceinline__ void load(const bsr_dense &d, int64_t row, int64_t piece) {
+        const uint4 *at = (const uint4 *)((const char *)d.data + (row * d.row_stride + piece * E) * BYTES);
+#pragma unroll
+        for (int i = 0; i < BYTES / 2; i++) q[i] = at[i];
+    }
+    __device__ __forceinline__ void numbers(F (&v)[E], int dtype) const {
+        if constexpr (BYTES == 2) {
+            const uint32_t w[4] = {q[0].x, q[0].y, q[0].z, q[0].w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float x[2];
+                bsri_dev_unpack(x, w[i], dtype), v[2 * i] = x[0], v[2 * i + 1] = x[1];
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                v[4 * i] = __uint_as_float(q[i].x), v[4 * i + 1] = __uint_as_float(q[i].y);
+                v[4 * i + 2] = __uint_as_float(q[i].z), v[4 * i + 3] = __uint_as_float(q[i].w);
+            }
+        }
+    }
+    static __device__ __forceinline__ void store(const bsr_dense &d, int64_t row, int64_t piece, const F (&v)[E]) {
+        bsri_dev_operand o;
+        o.data = (char *)d.data, o.dtype = d.dtype;
+        bsri_dev_store8(o, row * d.row_stride + piece * E * d.col_stride, d.col_stride, E, v);
+    }
+};
+template <class F> struct bsri_moe_piece<0, F> {
+    static constexpr int E = 1;
+    F x;
+    __device__ __forceinline__ void load(const bsr_dense &d, int64_t row, int64_t piece) {
+        x = bsri_dev_number<F>(d.data, d.dtype, row * d.row_stride + piece * d.col_stride);
+    }
+    __device__ __forceinline__ void numbers(F (&v)[E], int) const { v[0] = x; }
+    static __device__ __forceinline__ void store(const bsr_dense &d, int64_t row, int64_t piece, const F (&v)[E]) {
+        bsri_dev_store(d.data, d.dtype, row * d.row_stride + piece * d.col_stride, v[0]);
+    }
+};
+/* The slot's row, or -1; numbers that are no row's count as none. */
+__device__ __forceinline__ int64_t bsri_moe_row_of(const bsri_dev_moe_rows &p, int64_t token, int64_t k) {
+    const int32_t row = p.row_of[token * p.slots + k];
+    return row < 0 || row >= p.rows ? -1 : row;
+}
+template <class F> __device__ __forceinline__ F bsri_moe_weight(const bsri_dev_moe_rows &p, int64_t token, int64_t k) {
+    if (!p.weights.data) return F(1);
+    return bsri_dev_number<F>(p.weights.data, p.weights.dtype, token * p.weights.row_stride + k * p.weights.col_stride);
+}
+/* Tokens' rows go to all their experts, so that each is read once; the other CTAs clear rows without a token. */
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_gather_rows(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E;
+    const int lanes = 1 << p.lane_bits, lane = threadIdx.x & (lanes - 1), at_once = BSRI_CTA >> p.lane_bits;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        F v[E], y[E];
+        if (work < p.token_work) {
+            const int64_t token = work * at_once + (threadIdx.x >> p.lane_bits);
+            if (token >= p.tokens) continue;
+            for (int64_t c = lane; c < p.pieces; c += lanes) {
+                piece x;
+                x.load(p.x, token, c), x.numbers(v, p.x.dtype);
+                for (int64_t k = 0; k < p.slots; k++) {
+                    const int64_t row = bsri_moe_row_of(p, token, k);
+                    const F w = bsri_moe_weight<F>(p, token, k);
+                    if (row < 0) continue;
+#pragma unroll
+                    for (int i = 0; i < E; i++) y[i] = v[i] * w;
+                    piece::store(p.out, row, c, y);
+                }
+            }
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < E; i++) y[i] = 0;
+        const int64_t first = (work - p.token_work) * BSRI_MOE_CLEARED, mine = first + (threadIdx.x & 31);
+        const uint32_t empty = __ballot_sync(~0u, mine < p.rows && p.slot_of[mine < p.rows ? mine : 0] < 0);
+        for (uint32_t left = empty; left; left &= left - 1)
+            for (int64_t c = threadIdx.x; c < p.pieces; c += BSRI_CTA) piece::store(p.out, first + __ffs((int)left) - 1, c, y);
+    }
+}
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_scatter_rows(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E, AHEAD = 4; /* rows that are asked for together */
+    const int lanes = 1 << p.lane_bits, lane = threadIdx.x & (lanes - 1), at_once = BSRI_CTA >> p.lane_bits;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        const int64_t token = work * at_once + (threadIdx.x >> p.lane_bits);
+        if (token >= p.tokens) continue;
+        for (int64_t c = lane; c < p.pieces; c += lanes) {
+            F sum[E], v[E];
+#pragma unroll
+            for (int i = 0; i < E; i++) {
+                sum[i] = 0;
+                if (p.input.data) {
+                    const int64_t at = (p.input.rows == 1 ? 0 : token * p.input.row_stride) +
+                                       (p.input.cols == 1 ? 0 : (c * E + i) * p.input.col_stride);
+                    sum[i] = (F)p.beta * bsri_dev_number<F>(p.input.data, p.input.dtype, at);
+                }
+            }
+            for (int64_t k = 0; k < p.slots; k += AHEAD) {
+                piece x[AHEAD];
+                bool is[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    const int64_t row = k + a < p.slots ? bsri_moe_row_of(p, token, k + a) : -1;
+                    is[a] = row >= 0;
+                    if (is[a]) x[a].load(p.x, row, c);
+                }
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (!is[a]) continue;
+                    const F w = bsri_moe_weight<F>(p, token, k + a);
+                    x[a].numbers(v, p.x.dtype);
+#pragma unroll
+                    for (int i = 0; i < E; i++) sum[i] = fma(w, v[i], sum[i]);
+                }
+            }
+            piece::store(p.out, token, c, sum);
+        }
+    }
+}
+/* A warp has a token, and slots by fours. */
+template <int BYTES, class F>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_weight_dots(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
+    typedef bsri_moe_piece<BYTES, F> piece;
+    constexpr int E = piece::E, AHEAD = 4;
+    const int lane = threadIdx.x & 31;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t token = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32; token < p.tokens;
+         token += gridDim.x * (int64_t)BSRI_CTA_WARPS)
+        for (int64_t k = 0; k < p.slots; k += AHEAD) {
+            F sum[AHEAD];
+            int64_t row[AHEAD];
+#pragma unroll
+            for (int a = 0; a < AHEAD; a++) sum[a] = 0, row[a] = k + a < p.slots ? bsri_moe_row_of(p, token, k + a) : -1;
+            for (int64_t c = lane; c < p.pieces; c += 32) {
+                F d[E], v[E];
+                piece dy, x[AHEAD];
+                dy.load(p.dy, token, c);
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (row[a] >= 0) x[a].load(p.x, row[a], c);
+                dy.numbers(d, p.dy.dtype);
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (row[a] < 0) continue;
+                    x[a].numbers(v, p.x.dtype);
+#pragma unroll
+                    for (int i = 0; i < E; i++) sum[a] = fma(v[i], d[i], sum[a]);
+                }
+            }
+#pragma unroll
+            for (int a = 0; a < AHEAD; a++) {
+#pragma unroll
+                for (int s = 16; s; s /= 2) sum[a] += __shfl_xor_sync(~0u, sum[a], s);
+                if (lane == a && k + a < p.slots)
+                    bsri_dev_store(p.out.data, p.out.dtype, token * p.out.row_stride + (k + a) * p.out.col_stride, sum[a]);
+            }
+        }
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>kernel-table: functions of instances; loading them                                          */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -12441,7 +17958,7 @@ static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     for (const bsri_instance *x = bsri_instances; x->number && e == cudaSuccess; x++) {
         const void *const kernel = bsri_kernel(x->number);
         e = cudaFuncGetAttributes(&attributes, kernel);
-        if (e == cudaSuccess && x->shared > 48 * 1024)
+        if (e == cudaSuccess && x->shared + (int)attributes.sharedSizeBytes > 48 * 1024)
             e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)bsri_min(x->shared, most - (int)attributes.sharedSizeBytes));
     }

@@ -600,6 +600,25 @@ static void other_sides(void) {
         if (s[0] == s[1])
             beside_sampled("sampled " + size, {&dense_pattern(s[0], s[1]), s[0], s[1], 4096}, "sampled " + beside,
                            {&dense_pattern(square, square), square, square, 4096});
+        for (int dtype : {BSR_F32, BSR_F64, BSR_I8}) /* of one small, one large and one flat block */
+            if (s[0] == 17 || s[0] == 100 || s[0] == 8) {
+                const std::string type = std::string(" ") + bsr_dtype_name(dtype);
+                product x = lane(s[0], s[1], dtype), y = lane(square, square, dtype);
+                x.columns = y.columns = dtype == BSR_I8;
+                beside_product(size + type, x, beside + type, y);
+                if (s[0] == s[1])
+                    beside_sampled("sampled " + size + type, {&dense_pattern(s[0], s[1]), s[0], s[1], 4096, dtype},
+                                   "sampled " + beside + type, {&dense_pattern(square, square), square, square, 4096, dtype});
+            }
+        if (s[0] != 17 && s[0] != 100) continue;
+        for (int form = 0; form < 4; form++) { /* few columns, columns that are odd, by columns, A^T */
+            static const char *const names[] = {" N=64", " N=333", ", by columns", ", A^T"};
+            product x = lane(s[0], s[1]), y = lane(square, square);
+            if (form < 2) x.n = y.n = form ? 333 : 64;
+            if (form == 1) y.n = 336;
+            x.columns = y.columns = form == 2, x.trans = y.trans = form == 3;
+            beside_product(size + names[form], x, beside + names[form], y);
+        }
     }
 }
 /* Columns, strides and pointers that are no multiples of 16 bytes. */
@@ -671,6 +690,8 @@ static void types(void) {
                                     {"i8 to bf16 b64 rows", BSR_I8, 64, BSR_BF16, false, false, 0, 4096},
                                     {"bf16 sums in f64 b64", BSR_BF16, 64, 0, false, false, BSR_EXEC_ACCUMULATE_F64, 4096},
                                     {"f32 sums in f64 b64", BSR_F32, 64, 0, false, false, BSR_EXEC_ACCUMULATE_F64, 4096},
+                                    {"bf16 sums in f64 b16", BSR_BF16, 16, 0, false, false, BSR_EXEC_ACCUMULATE_F64, 4096},
+                                    {"TF32 b16", BSR_F32, 16, 0, false, false, BSR_EXEC_TF32, 4096},
                                     {"f64 b64 N=16", BSR_F64, 64, 0, false, false, 0, 16},
                                     {"f32 b64 N=16", BSR_F32, 64, 0, false, false, 0, 16},
                                     {"f64 b64 N=1", BSR_F64, 64, 0, false, false, 0, 1},
@@ -733,6 +754,10 @@ static void batches(void) {
         bsr_destroy(cpu);
         const timing t = run(w, [&](const bsr_exec *e) { return bsr_dense_scatter_mm(ctx, &a, &x, &i, &c, e); });
         const product y = lane(b, b);
+        const bsr_dense all = bsr_dense_batched(bsr_dense_row_major(a.values, BSR_BF16, b, b), a.nnz, b * b);
+        const timing u = run(w, [&](const bsr_exec *e) { return bsr_scatter_mm(ctx, &all, &x, &i, &c, e); });
+        report(text("scatter_mm of lists, b%d", b), u.us, limit(y), text("b%d N=4096", b),
+               neighbour_us(std::string(now) + text("b%d N=4096", b), y), &u.plan);
         report(text("scatter_mm, b%d", b), t.us, limit(y), text("b%d N=4096", b),
                neighbour_us(std::string(now) + text("b%d N=4096", b), y), &t.plan);
     }
@@ -806,7 +831,7 @@ static void epilogues(void) {
 /* ---------------------------------------------------------------------------------------------- */
 
 static void softmax_masks(void) {
-    enum { KEYS = 1, ADDED = 2, ATTENTION = 4, RELATIVE = 8, RELATIVE_ROW = 16 };
+    enum { KEYS = 1, ADDED = 2, ATTENTION = 4, RELATIVE = 8, RELATIVE_ROW = 16, ODD_ROWS = 32 };
     struct kind {
         const char *name;
         unsigned has;
@@ -818,13 +843,14 @@ static void softmax_masks(void) {
                                  {"attention mask of bytes", ATTENTION},
                                  {"relative bias", RELATIVE},
                                  {"relative bias of a row", RELATIVE_ROW},
-                                 {"everything", KEYS | ATTENTION | RELATIVE}};
-    for (int b : {64, 16, 48, 8})
-        for (int dtype : {BSR_BF16, BSR_F32})
+                                 {"everything", KEYS | ATTENTION | RELATIVE},
+                                 {"mask of odd rows", ATTENTION | ADDED | ODD_ROWS}};
+    for (int b : {64, 16, 48, 8, 5, 4, 20})
+        for (int dtype : {BSR_BF16, BSR_F32, BSR_F64})
             for (const kind &k : kinds) {
                 scratch w;
-                const int64_t n = 4096 / b * b, items = 16;
-                if (b != 64 && dtype == BSR_F32) continue;
+                const int64_t n = 4096 / b * b, items = dtype == BSR_F64 ? 4 : 16, odd = (k.has & ODD_ROWS) != 0;
+                if (b != 64 && dtype != BSR_BF16) continue;
                 const blocks p = random_blocks(n / b, n / b, .75);
                 bsr_matrix x = upload(w, p, b, b, dtype);
                 const int64_t size = p.nnz() * b * b;
@@ -834,7 +860,8 @@ static void softmax_masks(void) {
                 y.values = numbers(w, size * items, dtype);
                 const int keys = k.has & ADDED ? (int)BSR_F32 : (int)BSR_BOOL, masks = k.has & ADDED ? dtype : (int)BSR_BOOL;
                 const bsr_dense kp = bsr_dense_row_major(numbers(w, n, keys), keys, 1, n);
-                const bsr_dense am = bsr_dense_row_major(numbers(w, n * n, masks), masks, n, n);
+                bsr_dense am = bsr_dense_row_major(numbers(w, n * (n + odd), masks), masks, n, n + odd);
+                am.cols = n;
                 const int64_t lines_ = k.has & RELATIVE_ROW ? 1 : n;
                 const bsr_dense rel = bsr_dense_row_major(numbers(w, lines_ * n, dtype), dtype, lines_, n);
                 bsr_softmax_options o;

@@ -13,7 +13,7 @@ case $($cc --version 2>/dev/null | head -n 1) in
     *clang*) strict=$STRICT_clang ;;
     *) strict=$STRICT_gcc ;;
 esac
-all="product sampled rows attention maps conv layouts parse f32 f64 f16 bf16 i8 e4m3"
+all="product sampled rows attention maps conv moe layouts parse f32 f64 f16 bf16 i8 e4m3"
 
 # with COMPILER NAME COMMAND: a case that is skipped where the compiler is absent
 with() {
@@ -85,7 +85,7 @@ with nvcc "nvcc, few kernels" "nvcc -arch=sm_80 -x cu -std=c++17 -O1 $few $STRIC
 \$out/a | grep -q 'rows layouts parse f64'"
 with nvcc "nvcc, kernels that switches leave out" "nvcc -ptx -arch=sm_90a -x cu -std=c++17 $few -I. $src/implementation.c -o \$out/a.ptx
 grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
-! grep -E 'product|sampled|attention|map_stored|reduce_|softmax_(simtI.*tileIf|fast)' \$out/names"
+! grep -E 'product|sampled|attention|moe_|map_stored|reduce_|softmax_(simtI.*tileIf|fast)' \$out/names"
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, multi_gpu.cu" "echo '#include <nccl.h>' | nvcc -x c++ -E - > /dev/null 2>&1 || { echo 'NCCL is absent'; exit 77; }
 nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED $STRICT_nvcc -c examples/multi_gpu.cu -o \$out/a.o"
@@ -130,22 +130,23 @@ without() { # words of \$all that remain without the words given
         case " $* " in *" $word "*) ;; *) printf '%s ' "$word" ;; esac
     done | sed 's/ $//'
 }
-operations="product sampled rows attention maps conv"
+operations="product sampled rows attention maps conv moe"
 types="f32 f64 f16 bf16 i8"
 upper() { echo "$1" | tr a-z A-Z; }
 for s in layouts; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
 switch -DBSRSPARSE_NO_IO "$(without parse)"
 for s in $operations $types; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
 for s in product sampled maps conv; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without $(echo $operations | sed "s/$s//"))"; done
-for s in rows attention; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 e4m3 $(echo $operations | sed "s/$s//"))"; done # no i8 there
+for s in rows attention moe; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 e4m3 $(echo $operations | sed "s/$s//"))"; done # no i8 there
 for s in f32 f64 f16 bf16; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without e4m3 $(echo " $types " | sed "s/ $s / /"))"; done
 switch -DBSRSPARSE_ONLY_I8 "product sampled maps conv layouts parse i8"
 switch -DBSRSPARSE_NO_F8 "$(without e4m3)"
+switch -DBSRSPARSE_NO_SCALES "$all"
 switch -DBSRSPARSE_ONLY_F8 "product sampled maps conv layouts parse e4m3"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32" "product layouts parse f32"
 switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F32 -DBSRSPARSE_ONLY_F16" "product rows layouts parse f32 f16"
 switch "-DBSRSPARSE_ONLY_ATTENTION -DBSRSPARSE_ONLY_BF16 -DBSRSPARSE_NO_IO -DBSRSPARSE_NO_LAYOUTS -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_ERROR_TEXT" "attention bf16"
-switch "-DBSRSPARSE_NO_PRODUCT -DBSRSPARSE_NO_SAMPLED -DBSRSPARSE_NO_ROWS -DBSRSPARSE_NO_ATTENTION -DBSRSPARSE_NO_MAPS -DBSRSPARSE_NO_CONV" "layouts parse"
+switch "-DBSRSPARSE_NO_PRODUCT -DBSRSPARSE_NO_SAMPLED -DBSRSPARSE_NO_ROWS -DBSRSPARSE_NO_ATTENTION -DBSRSPARSE_NO_MAPS -DBSRSPARSE_NO_CONV -DBSRSPARSE_NO_MOE" "layouts parse"
 switch -DBSRSPARSE_NO_CUDA "$all"
 switch "-DBSRSPARSE_NO_SIMD" "$all"
 switch "-DBSRSPARSE_NO_ERROR_TEXT" "$all"

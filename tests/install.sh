@@ -85,7 +85,8 @@ sh $here/tests/declared.sh $here/bsrsparse.h | diff - $w/calls"
 
 # ---- Python ----
 
-case_ "the README's Python finds what make shared builds" "python3 -c 'import numpy, scipy' 2> /dev/null || { echo 'NumPy or SciPy is absent (pip install numpy scipy)'; exit 77; }
+case_ "the README's Python finds what make shared builds" "
+python3 -c 'import numpy, scipy' 2> /dev/null || { echo 'NumPy or SciPy is absent (pip install numpy scipy)'; exit 77; }
 t=$w/tree; mkdir -p \$t/build/compiler; cp -r Makefile *.h bsrsparse_kernels.cuh examples tests/compile \$t
 mkdir \$t/tests; mv \$t/compile \$t/tests; cp $w/build/libbsrsparse.so \$t/build/compiler
 ln -s libbsrsparse.so \$t/build/compiler/libbsrsparse.so.$major.$minor

@@ -98,11 +98,12 @@ for name in $methods; do
     read -r share runner < "$w/$name/run"
     case_ "$name: builds without a warning" "grep -E 'warning|error' $w/$name/build.log | head -n 5; ! [ -s $w/$name/build.log ]"
     for t in $TESTS; do
+        part=$share
         if [ "$t" = test_threads ] || [ "$t" = test_pool ]; then # few cases, and what threads do is not what an emulator is for
             [ -z "$runner" ] || continue
-            share=1
+            part=1
         fi
-        case_ "$name: $t, one case in $share" "$runner $w/$name/$t -s $share > $w/$name/$t.log 2>&1 && exit 0
+        case_ "$name: $t, one case in $part" "$runner $w/$name/$t -s $part > $w/$name/$t.log 2>&1 && exit 0
 grep -E 'FAIL|ERROR|WARNING|runtime error|   #[0-6] ' $w/$name/$t.log | head -n 10; tail -n 1 $w/$name/$t.log; exit 1"
     done
 done

@@ -20,6 +20,7 @@ import time
 LIST, WORK = "tests/mutants.txt", os.environ.get("WORK", "build/mutants")
 FLAGS = ["-std=c99", "-w", "-I.", "-Itests", '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"']
 PORTABLE = ("errors", "matrices")  # programs to which instruction sets are all the same: half the compile time
+DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv")}  # programs of tests/test_device.sh
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too
 
 
@@ -66,7 +67,7 @@ def wrong_in_list(mutants):
             yield f"{m.name} (line {m.line}): its text occurs {text.count(m.old)} times in {m.file}: {m.old}"
         if m.name in names:
             yield f"{m.name} (line {m.line}): for the second time"
-        if not m.reason and m.program not in ("gpu", "cudart", "device") and not os.path.exists(f"tests/test_{m.program}.c"):
+        if not m.reason and m.program not in ("gpu", "cudart", *DEVICE) and not os.path.exists(f"tests/test_{m.program}.c"):
             yield f"{m.name} (line {m.line}): there is no tests/test_{m.program}.c"
         names.add(m.name)
 
@@ -111,14 +112,15 @@ class Cpu:
 
 
 class Device:
-    """The kernels that look at index arrays, on the host: see tests/test_device.sh, which cuts them out of the sources."""
+    """Kernels on the host: see tests/test_device.sh, which cuts them out of the sources."""
     def __init__(self, mutants, jobs):
         pass
 
     def build(self, folder, m):
         os.symlink(os.path.abspath("tests"), f"{folder}/tests")
-        made = run(["sh", "tests/test_device.sh", "-l"], cwd=folder, env=dict(os.environ, W="device"))
-        return made, [f"{folder}/device/device_checks", *m.filter.split(",")]
+        program, *options = DEVICE[m.program]
+        made = run(["sh", "tests/test_device.sh", *options, "-l"], cwd=folder, env=dict(os.environ, W="device"))
+        return made, [f"{folder}/device/{program}", *m.filter.split(",")]
 
 
 class Cudart:
@@ -224,8 +226,8 @@ def main():
     picked = [m for m in mutants if m.program not in ("gpu", "cudart")]
     if not a.all and not a.names:
         picked = sorted(picked, key=lambda m: hashlib.sha256((seed + m.name).encode()).digest())[:a.sample]
-    groups = [(Cpu, [m for m in picked if m.program != "device"], a.jobs),
-              (Device, [m for m in picked if m.program == "device"], a.jobs)]
+    groups = [(Cpu, [m for m in picked if m.program not in DEVICE], a.jobs),
+              (Device, [m for m in picked if m.program in DEVICE], a.jobs)]
     if a.cuda:
         groups.append((Cudart, [m for m in mutants if m.program == "cudart"], a.jobs))
     if a.gpu:

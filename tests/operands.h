@@ -23,6 +23,12 @@ TF t_format t_format_of(int dtype) {
     return f;
 }
 TF int t_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
+/* The format of 8-bit floats that operands beside it have, half the time; of others their own. */
+TF int t_mixed(int dtype) {
+    return !t_is_f8(dtype) || bt_below(2) ? dtype : dtype == BSR_E4M3 ? (int)BSR_E5M2 : (int)BSR_E4M3;
+}
+/* A type of results that holds sums of whole numbers. */
+TF int t_sums(int dtype) { return dtype == BSR_I8 ? (int)BSR_I32 : t_is_f8(dtype) ? (int)BSR_F32 : dtype; }
 TF int t_is_float(int dtype) {
     return dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_F32 || dtype == BSR_F64 || t_is_f8(dtype);
 }

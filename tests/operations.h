@@ -27,7 +27,18 @@
     X(validate, BSR_OP_VALIDATE, 0, 1, 0)                       \
     X(to_dense, BSR_OP_TO_DENSE, 0, 0, 1u << 1)                 \
     X(map, BSR_OP_MAP, 0, 0, 1u << 5)                           \
-    X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)
+    X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)                     \
+    X(conv, BSR_OP_CONV, 1, 0, 1u << 8)                         \
+    X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 1, 0, 1u << 6) \
+    X(chain_mm, BSR_OP_CHAIN_MM, 1, 0, 1u << 4 | 1u << 10)      \
+    X(sampled_chain_mm, BSR_OP_SAMPLED_CHAIN_MM, 1, 0, 3u << 5 | 1u << 12) \
+    X(sampled_gated, BSR_OP_SAMPLED_GATED, 1, 0, 7u << 4)       \
+    X(moe_route, BSR_OP_MOE_ROUTE, 0, 0, 1u << 1)               \
+    X(moe_gather, BSR_OP_MOE_GATHER, 0, 0, 1u << 3)             \
+    X(moe_scatter, BSR_OP_MOE_SCATTER, 0, 0, 1u << 5)           \
+    X(moe_weight_gradient, BSR_OP_MOE_WEIGHT_GRADIENT, 0, 0, 1u << 3)
+/* So does this one, which test_attention_backward.c calls at random and with errors. */
+#define T_GRADIENTS(X) X(attention_backward, BSR_OP_ATTENTION_BACKWARD, 1, 0, 7u << 9)
 /* So does this one, whose operands come in an array. */
 #define T_SUMS(X) X(sum_mm, BSR_OP_SUM_MM, 1, 0, 1u << 5)
 /* They build a matrix, a view, a mask or lists. */
@@ -41,16 +52,16 @@
     X(from_block_mask, BSR_OP_FROM_BLOCK_MASK, 0, 1, 1u << 1)         \
     X(random_pattern, BSR_OP_RANDOM_PATTERN, 0, 0, 1u << 2)           \
     X(prune, BSR_OP_PRUNE, 0, 1, 1u << 3)                             \
+    X(conv_prune, BSR_OP_PRUNE, 0, 1, 1u << 3)                        \
     X(build_transposed_index, BSR_OP_TRANSPOSED_INDEX, 0, 0, 1u << 1) \
     X(build_schedule, BSR_OP_SCHEDULE, 0, 0, 1u << 3)                 \
     X(layout_mask, BSR_OP_LAYOUT, 0, 0, 1u << 1)                      \
+    X(moe_topology, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 1)               \
+    X(moe_transposed_index, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 2)       \
     X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)
 #define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
 /* Those that the CUDA backend refuses as yet: its tests leave them out, or see that it does. */
-#define T_CPU_CALLS(X)                                                        \
-    X(conv, BSR_OP_CONV, 0, 0, 1u << 8)                                       \
-    X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 0, 0, 1u << 6)       \
-    X(conv_prune, BSR_OP_PRUNE, 0, 0, 1u << 3)
+#define T_CPU_CALLS(X)
 #define T_ALL_OPERATIONS(X) T_OPERATIONS(X) T_CPU_CALLS(X)
 
 #endif /* BSR_OPERATIONS_H */

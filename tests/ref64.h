@@ -141,7 +141,11 @@ typedef struct ref_finish_args {
     double product; /* relative error of a product of two elements before it is added */
 } ref_finish_args;
 /* f32 operands as TF32, 11 bits each; as two such numbers, of whose four products the smallest is left out. */
+#ifndef REF_F8_ERROR
+#define REF_F8_ERROR 0 /* mirror.h: where sums of 128 products of 8-bit floats are formed in a tensor core */
+#endif
 TF double ref_product_error(int dtype, unsigned exec_flags) {
+    if (t_is_f8(dtype)) return REF_F8_ERROR;
     if (dtype != BSR_F32) return 0;
     return exec_flags & BSR_EXEC_TF32 ? 0x1p-10 + 0x1p-22 : exec_flags & BSR_EXEC_TF32X3 ? 0x1p-20 : 0;
 }
@@ -313,18 +317,65 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
 /* the operations                                                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. */
-TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole) {
-    ref_array count, av = ref_matrix(a, &count), bv = ref_dense(b), mag;
+/* What bsr_scales say of element (i, j) of an operand (of a stored block p, or -1), for an item of the problem. */
+TF double ref_scale(const bsr_scales *s, const t_shape *whole, int64_t item, int64_t p, int64_t i, int64_t j) {
+    bsr_dense d;
+    t_shape batch;
+    if (!s) return 1;
+    d = *s->scale;
+    if (p >= 0 && s->flags & BSR_SCALES_BLOCKS)
+        d.batch_dims--, d.data = (char *)d.data + (size_t)(p * d.batch_stride[d.batch_dims]) * bsr_dtype_size(d.dtype);
+    batch = t_dense_batch(&d);
+    return t_get(&d, t_item_of(whole, item, &batch), s->group_rows ? i / s->group_rows : 0,
+                 s->group_cols ? j / s->group_cols : 0);
+}
+/* As ref_matrix and ref_magnitude over a problem's batch, each stored number times its scale. */
+TF ref_array ref_scaled_matrix(const bsr_matrix *m, const bsr_scales *s, t_shape whole, ref_array *count, int magnitude) {
+    ref_array a = ref_new(whole, m->rows, m->cols);
+    const t_shape mine = t_matrix_batch(m);
+    int64_t b, r, p, i, j;
+    *count = ref_new(whole, m->rows, m->cols);
+    for (b = 0; b < a.items && !bt.unwanted; b++) {
+        const int64_t item = t_item_of(&whole, b, &mine);
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, item, r); p < t_crow(m, item, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++) {
+                        const int64_t row = r * m->block_rows + i, col = t_col(m, item, p) * m->block_cols + j;
+                        const int own = s && s->flags & BSR_SCALES_BLOCKS;
+                        const double v = t_load(m->values, m->dtype, t_value_at(m, item, p, i, j)) *
+                                         ref_scale(s, &whole, b, p, own ? i : row, own ? j : col);
+                        *ref_at(&a, b, row, col) += magnitude ? fabs(v) : v, *ref_at(count, b, row, col) += 1;
+                    }
+    }
+    return a;
+}
+TF ref_array ref_scaled_dense(const bsr_dense *d, const bsr_scales *s, t_shape whole) {
+    ref_array a = ref_new(whole, d->rows, d->cols);
+    const t_shape mine = t_dense_batch(d);
+    int64_t b, i, j;
+    for (b = 0; b < a.items && !bt.unwanted; b++)
+        for (i = 0; i < d->rows; i++)
+            for (j = 0; j < d->cols; j++)
+                *ref_at(&a, b, i, j) = t_get(d, t_item_of(&whole, b, &mine), i, j) * ref_scale(s, &whole, b, -1, i, j);
+    return a;
+}
+/* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. e: for scales, or null. */
+TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole, const bsr_epilogue *e) {
+    const int scaled = e && (e->a_scales || e->b_scales);
+    ref_array count, av, bv, mag;
     ref_sum sum;
     int64_t i;
+    av = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &count, 0) : ref_matrix(a, &count);
+    bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : ref_dense(b);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
     for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {
     }
     if (i < count.items * count.rows * count.cols) { /* duplicates: magnitudes before they cancel */
-        mag = ref_magnitude(a);
+        mag = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &bv, 1) : ref_magnitude(a);
         if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
+        bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : bv;
         sum.t = ref_mm(&mag, &count, &bv, NULL, whole, whole).t;
     }
     return sum;
@@ -338,7 +389,8 @@ TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha,
     f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
     f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
     f.product = ref_product_error(a->dtype, exec_flags);
-    sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)));
+    if (epilogue && (epilogue->a_scales || epilogue->b_scales)) f.product += 0x1p-22; /* two factors rounded, and both products */
+    sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)), epilogue);
     return ref_finish(&sum, &f);
 }
 /* act(beta input + left (sum of alpha op(A) B) right + bias), over the broadcast of all a's and b's batches. Each term may cost
@@ -361,7 +413,7 @@ TF ref_result ref_sum_mm(double beta, const bsr_dense *input, const bsr_term *te
     f.product = ref_product_error(terms->a->dtype, exec_flags);
     for (t = 0; t < count; t++) {
         const double alpha = by_pointer ? *by_pointer : terms[t].alpha;
-        one = ref_sparse_mm(terms[t].trans, terms[t].a, terms[t].b, whole);
+        one = ref_sparse_mm(terms[t].trans, terms[t].a, terms[t].b, whole, NULL);
         if (t == 0) all.s = ref_new(whole, one.s.rows, one.s.cols), all.t = ref_new(whole, one.s.rows, one.s.cols);
         if (t == 0) all.n = ref_new(whole, one.s.rows, one.s.cols);
         for (i = 0, n = all.s.items * all.s.rows * all.s.cols; i < n && alpha != 0; i++) {
@@ -374,8 +426,8 @@ TF ref_result ref_sum_mm(double beta, const bsr_dense *input, const bsr_term *te
     if (beta != 0) in = ref_dense(input);
     for (i = 0; in.v && i < n && t_is_float(out_dtype); i++) {
         const int64_t j = i % r.want.cols, k = i / r.want.cols % r.want.rows, item = i / r.want.cols / r.want.rows;
-        r.bound.v[i] += 1.5 * (double)count * (f.compute == BSR_F64 ? REF_U64 : 0x1p-24) *
-                        fabs(beta * ref_seen(&in, &whole, item, k, j));
+        r.bound.v[i] +=
+            1.5 * (double)count * (f.compute == BSR_F64 ? REF_U64 : 0x1p-24) * fabs(beta * ref_seen(&in, &whole, item, k, j));
     }
     return r;
 }
@@ -393,6 +445,7 @@ TF ref_result ref_sampled(double beta, const bsr_matrix *input, double alpha, co
     f.alpha = alpha, f.out_dtype = BSR_F64, f.compute = ref_compute(mat1->dtype);
     f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
     if (!t_is_float(out_dtype)) f.out_dtype = BSR_I32;
+    if (t_is_f8(mat1->dtype)) f.product = ref_product_error(mat1->dtype, exec_flags);
     r = ref_finish(&sum, &f);
     if (beta != 0) in = ref_matrix(input, NULL);
     for (b = 0; b < r.want.items; b++)
@@ -537,13 +590,37 @@ TF int64_t ref_kv_item(const t_shape *whole, int64_t item, const t_shape *mine) 
 }
 /* lse: where not null, gets the reference of the log-sum-exp. */
 /* Does the code under test round probabilities to the operands' type before they meet v? Tensor cores take them so. */
+/* The kind of the block at each element. */
+TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
+    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
+    int64_t b, r, p, i, j;
+    for (b = 0; b < a.items; b++)
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++)
+                        *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
+                            o->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL
+                            : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
+                                                          : BSR_BLOCK_PARTIAL;
+    return a;
+}
+/* Do the lengths leave it there? width: of a block column. */
+TF int ref_there(const bsr_attention_options *o, int64_t width, int64_t batch, int64_t i, int64_t j) {
+    const bsr_lengths *l = o->lengths;
+    if (!l) return 1;
+    if (l->q_lengths && i >= l->q_lengths[batch]) return 0;
+    if (l->k_lengths && j >= l->k_lengths[batch]) return 0;
+    return !l->key_counts || j % width < l->key_counts[batch * l->key_counts_stride + j / width];
+}
 #ifndef REF_ROUNDS_P
 #define REF_ROUNDS_P 0
 #endif
-TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
-                            const bsr_attention_options *o, t_shape whole, ref_result *lse) {
+TF ref_result ref_attention_max(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                                const bsr_attention_options *o, t_shape whole, ref_result *lse, ref_result *row_max) {
     bsr_attention_options zero;
     ref_array qv = ref_dense(q), kv = ref_dense(k), vv = ref_dense(v), none = ref_none(), rel = none, kp = none, count, mv;
+    ref_array slopes = none, sinks = none, kinds;
     ref_result r;
     int64_t lq = q->rows, lk = k->rows, item, i, j, d, heads = whole.dims ? whole.n[whole.dims - 1] : 1;
     double u = q->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = q->dtype == BSR_F64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
@@ -559,32 +636,41 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     if (scale == 0) scale = q->cols ? 1 / sqrt((double)q->cols) : 1;
     if (o->relative_bias) rel = ref_dense(o->relative_bias);
     if (o->key_padding_mask) kp = ref_dense(o->key_padding_mask);
-    mv = ref_matrix(mask, &count);
+    if (o->slopes) slopes = ref_dense(o->slopes);
+    if (o->sinks) sinks = ref_dense(o->sinks);
+    mv = ref_matrix(mask, &count), kinds = ref_kinds(mask, o);
     r.want = ref_new(whole, lq, v->cols), r.bound = ref_new(whole, lq, v->cols);
     if (lse) lse->want = ref_new(whole, lq, 1), lse->bound = ref_new(whole, lq, 1);
+    if (row_max) row_max->want = ref_new(whole, lq, 1), row_max->bound = ref_new(whole, lq, 1);
     for (item = 0; item < r.want.items && BT_WANTED; item++) {
         int64_t iq = t_item_of(&whole, item, &qv.batch), ik = ref_kv_item(&whole, item, &kv.batch);
         int64_t iv = ref_kv_item(&whole, item, &vv.batch), im = t_item_of(&whole, item, &count.batch);
         for (i = 0; i < lq; i++) {
             double top = -inf, worst = 0, n = 0, relative;
             int nan = 0;
+            const int there = !o->lengths || !o->lengths->q_lengths || i < o->lengths->q_lengths[item / heads];
+            const double sink = sinks.v && there ? ref_seen(&sinks, &whole, item, 0, 0) : -inf;
+            const double slope = slopes.v ? ref_seen(&slopes, &whole, item, 0, 0) : 0;
             ref_real total = 0;
             bsr_position at;
             at.batch = item / heads, at.head = item % heads, at.row = i;
             for (j = 0; j < lk; j++) {
                 ref_real dot = 0, mag = 0;
                 double term, m;
-                const int64_t off = j - i - o->causal_offset;
-                int allowed = *ref_at(&count, im, i, j) != 0, looked_at = !(o->flags & BSR_ATTENTION_FULL);
+                const double kind = *ref_at(&kinds, im, i, j), off = (double)j - (double)i - (double)o->causal_offset;
+                int allowed = *ref_at(&count, im, i, j) != 0 && kind != BSR_BLOCK_SKIP;
                 s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
-                if (looked_at && o->flags & BSR_ATTENTION_CAUSAL && off > 0) allowed = 0;
-                if (looked_at && o->flags & BSR_ATTENTION_WINDOW && !(-o->window_left <= off && off <= o->window_right))
-                    allowed = 0;
-                if (looked_at && o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
+                if (!ref_there(o, mask->block_cols, at.batch, i, j)) allowed = 0;
+                if (kind == BSR_BLOCK_PARTIAL) {
+                    if (o->flags & BSR_ATTENTION_CAUSAL && !(off <= 0)) allowed = 0;
+                    if (o->flags & BSR_ATTENTION_WINDOW && !(-(double)o->window_left <= off && off <= (double)o->window_right))
+                        allowed = 0;
+                    if (o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
 #ifdef BSRSPARSE_USER_FUNCTIONS
-                if (looked_at && o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
-                if (looked_at && o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
+                    if (o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
+                    if (o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
 #endif
+                }
                 if (!allowed) continue;
                 for (d = q->cols - 1; d >= 0; d--) {
                     ref_real x = (ref_real)*ref_at(&qv, iq, i, d) * *ref_at(&kv, ik, j, d);
@@ -592,9 +678,11 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 }
                 s[j] = (double)(scale * dot);
                 ds[j] = fabs(scale) * ((double)q->cols + 2) * u * (double)mag + 2 * u * fabs(s[j]);
+                if (o->softcap > 0) s[j] = o->softcap * tanh(s[j] / o->softcap), ds[j] += 8 * u * o->softcap;
                 if (o->flags & BSR_ATTENTION_MASK_ADDITIVE) s[j] += m, ds[j] += 2 * u * (fabs(m) + fabs(s[j]));
                 if (rel.v) term = ref_seen(&rel, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
-                if (kp.v && (looked_at || o->key_padding_mode == BSR_MASK_ADD))
+                if (slope != 0) term = -slope * fabs(off), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
+                if (kp.v && (kind == BSR_BLOCK_PARTIAL || o->key_padding_mode == BSR_MASK_ADD))
                     term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term,
                     ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
                 if (s[j] == -inf) {
@@ -615,6 +703,10 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 if (s[j] > top) top = s[j];
                 n += 1;
             }
+            for (j = 0; j < lk; j++) worst = fmax(worst, s[j] > -inf ? ds[j] : 0);
+            if (row_max)
+                *ref_at(&row_max->want, item, i, 0) = nan ? (double)NAN : top, *ref_at(&row_max->bound, item, i, 0) = worst;
+            if (sink > -inf) top = fmax(top, sink), total = expl((ref_real)sink - top), n += 1;
             for (j = 0; j < lk; j++) {
                 if (s[j] > -inf) ds[j] += 2 * u * fabs(s[j] - top), worst = fmax(worst, ds[j]);
                 w[j] = s[j] == -inf ? 0 : expl((ref_real)s[j] - top), total += w[j];
@@ -645,6 +737,25 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     }
     free(s), free(ds), free(w);
     return r;
+}
+TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                            const bsr_attention_options *o, t_shape whole, ref_result *lse) {
+    return ref_attention_max(scale, q, k, v, mask, o, whole, lse, NULL);
+}
+/* Kinds at random, lengths that leave at least `least` of each. */
+TF uint8_t *ref_random_kinds(const bsr_matrix *m) {
+    int64_t n = m->nnz, i;
+    uint8_t *kinds;
+    for (i = 0; i < m->batch_dims; i++) n += (m->batch[i] - 1) * m->col_batch_stride[i];
+    kinds = (uint8_t *)bt_alloc((size_t)n, 1);
+    for (i = 0; i < n; i++) kinds[i] = (uint8_t)bt_below(3);
+    return kinds;
+}
+TF int32_t *ref_random_lengths(int64_t n, int64_t least, int64_t most) {
+    int32_t *lengths = (int32_t *)bt_alloc((size_t)n * 4, 4);
+    int64_t i;
+    for (i = 0; i < n; i++) lengths[i] = (int32_t)bt_range(least, most);
+    return lengths;
 }
 
 #endif /* BSR_REF64_H */

@@ -52,35 +52,11 @@ typedef struct ref_score {
 typedef struct ref_tables { /* operands as arrays */
     ref_array q, k, v, mask, count, kind, bias, padding, slopes, sinks;
 } ref_tables;
-/* The kind of the block at each element. */
-TF ref_array ref_kinds(const bsr_matrix *m, const bsr_attention_options *o) {
-    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
-    int64_t b, r, p, i, j;
-    for (b = 0; b < a.items; b++)
-        for (r = 0; r < m->rows / m->block_rows; r++)
-            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
-                for (i = 0; i < m->block_rows; i++)
-                    for (j = 0; j < m->block_cols; j++)
-                        *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) =
-                            o->flags & BSR_ATTENTION_FULL ? BSR_BLOCK_FULL
-                            : o->block_kind               ? o->block_kind[t_matrix_offset(m, m->col_batch_stride, b) + p]
-                                                          : BSR_BLOCK_PARTIAL;
-    return a;
-}
-/* Do the lengths leave it there? */
-TF int ref_within(const ref_gradients *c, int64_t batch, int64_t i, int64_t j) {
-    const bsr_lengths *l = c->o.lengths;
-    const int64_t width = c->mask.block_cols;
-    if (!l) return 1;
-    if (l->q_lengths && i >= l->q_lengths[batch]) return 0;
-    if (l->k_lengths && j >= l->k_lengths[batch]) return 0;
-    return !l->key_counts || j % width < l->key_counts[batch * l->key_counts_stride + j / width];
-}
 TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t item, int64_t i, int64_t j, double scale) {
     const bsr_attention_options *o = &c->o;
     const double u = c->q.dtype == BSR_F64 ? REF_U64 : 0x1p-24, inf = (double)INFINITY;
     const int64_t iq = t_item_of(&c->whole, item, &a->q.batch), ik = ref_kv_item(&c->whole, item, &a->k.batch);
-    const int64_t im = t_item_of(&c->whole, item, &a->count.batch), heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
+    const int64_t im = ref_kv_item(&c->whole, item, &a->count.batch), heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const double m = *ref_at(&a->mask, im, i, j), rel = a->bias.v ? ref_seen(&a->bias, &c->whole, item, i, j) : 0;
     const double pad = ref_mask_term(&a->padding, o->key_padding_mode, &c->whole, item, i, j);
     const double slope = a->slopes.v ? ref_seen(&a->slopes, &c->whole, item, 0, 0) : 0, kind = *ref_at(&a->kind, im, i, j);
@@ -91,7 +67,8 @@ TF ref_score ref_score_of(const ref_gradients *c, const ref_tables *a, int64_t i
     int64_t d;
     r.raw = r.s = -inf, r.e = r.keep = 0, r.p = 0, r.cap = 1;
     at.batch = item / heads, at.head = item % heads, at.row = i, at.col = j;
-    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_within(c, item / heads, i, j)) return r;
+    if (*ref_at(&a->count, im, i, j) == 0 || kind == BSR_BLOCK_SKIP || !ref_there(o, c->mask.block_cols, item / heads, i, j))
+        return r;
     if (rel == -inf || ((o->flags & BSR_ATTENTION_MASK_ADDITIVE) && m == -inf)) return r;
     if (pad == -inf && (kind == BSR_BLOCK_PARTIAL || o->key_padding_mode == BSR_MASK_ADD)) return r;
     if (kind == BSR_BLOCK_PARTIAL) {
@@ -133,6 +110,9 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
     const int64_t lq = c->q.rows, lk = c->k.rows, dv = c->v.cols, heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const int f64 = c->q.dtype == BSR_F64;
     const double u = f64 ? REF_U64 : 0x1p-24, tiny = f64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
+    /* where probabilities and gradients are rounded before products: by how much, and what is lost of the least */
+    const int rounds = REF_ROUNDS_P && (c->q.dtype == BSR_F16 || c->q.dtype == BSR_BF16), half = c->q.dtype == BSR_F16;
+    const double ulp = rounds ? half ? 0x1p-11 : 0x1p-8 : 0, least = rounds && half ? 0x1p-25 : 0;
     const double scale = c->scale != 0 ? c->scale : c->q.cols ? 1 / sqrt((double)c->q.cols) : 1;
     ref_array none = ref_none(), out = ref_dense(&c->out), lse = ref_dense(&c->lse), go = ref_dense(&c->d_out), gl = none;
     ref_total q, k, v, bias, scores, sinks, slopes;
@@ -189,12 +169,15 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 double slip = 0;
                 for (d = 0; d < dv; d++) {
                     ref_real o = 0, mag = 0;
+                    double all_v = 0;
+                    for (j = 0; j < lk; j++) all_v += s[j].keep > 0 ? s[j].keep * fabs(*ref_at(&a.v, iv, j, d)) : 0;
                     for (j = 0; j < lk; j++)
                         if (s[j].keep > 0)
                             o += s[j].p * *ref_at(&a.v, iv, j, d) * s[j].keep,
                                 mag += fabsl(s[j].p * *ref_at(&a.v, iv, j, d) * s[j].keep);
                     *ref_at(&r.out.want, item, i, d) = (double)o;
-                    *ref_at(&r.out.bound, item, i, d) = n > 0 ? relative * (double)mag + (n + 1) * 4 * tiny : 0;
+                    *ref_at(&r.out.bound, item, i, d) =
+                        n > 0 ? (relative + ulp) * (double)mag + least * all_v + (n + 1) * 4 * tiny : 0;
                     if (n == 0) continue;
                     delta += (double)o * *ref_at(&go, item, i, d), delta_size += fabs((double)o * *ref_at(&go, item, i, d));
                     slip += fabs((double)o - *ref_at(&out, item, i, d)) * fabs(*ref_at(&go, item, i, d));
@@ -216,7 +199,7 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 for (d = 0; d < dv; d++) {
                     const double g = *ref_at(&go, item, i, d), x = *ref_at(&a.v, iv, j, d);
                     dp += keep * g * x, mag += fabs(keep * g * x);
-                    if (keep > 0) ref_total_add(&v, iv, j, d, p * keep * g, p_off * keep * fabs(g));
+                    if (keep > 0) ref_total_add(&v, iv, j, d, p * keep * g, (p_off + p * ulp + least) * keep * fabs(g));
                 }
                 ds = p * (dp - delta);
                 off = p_off * (fabs(dp) + fabs(delta)) +
@@ -230,6 +213,7 @@ TF ref_gradient_results ref_attention_backward(const ref_gradients *c) {
                 if (a.slopes.v)
                     ref_total_add(&slopes, t_item_of(&c->whole, item, &a.slopes.batch), 0, 0, -ds * away, off * away);
                 if (c->o.softcap > 0) off = off * s[j].cap + fabs(ds) * (4 / c->o.softcap * s[j].e + 8 * u), ds *= s[j].cap;
+                off += 2 * fabs(ds) * ulp + least * (1 + fabs(dp) + fabs(delta)); /* of rounded probabilities, rounded */
                 for (d = 0; d < c->q.cols; d++) {
                     const double x = *ref_at(&a.q, iq, i, d), y = *ref_at(&a.k, ik, j, d);
                     ref_total_add(&q, iq, i, d, scale * ds * y, fabs(scale * y) * off);
@@ -250,14 +234,12 @@ TF int ref_run_forward(ref_gradients *c) {
     bsr_exec e = t_exec(0);
     return RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &e));
 }
-TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
-    bsr_exec e = t_exec(exec_flags);
-    ref_gradient_results r;
-    if (!ref_run_forward(c)) return;
-    if (!RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out,
-                                       &c->dq, &c->dk, &c->dv, &e)))
-        return;
-    r = ref_attention_backward(c);
+TF int ref_run_gradients(ref_gradients *c, const bsr_exec *e) {
+    return RUN_OK(bsr_attention_backward(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, &c->lse, &c->d_out,
+                                         &c->dq, &c->dk, &c->dv, e));
+}
+TF void ref_compare_backward(ref_gradients *c) {
+    const ref_gradient_results r = ref_attention_backward(c);
     REF_COMPARE(&c->out, &r.out, c->flags);
     REF_COMPARE(&c->lse, &r.lse, REF_ANY);
     if (c->has_max) REF_COMPARE(&c->row_max, &r.row_max, REF_ANY);
@@ -268,6 +250,21 @@ TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
     REF_COMPARE(&c->dv, &r.dv, c->flags);
     if (c->has_bias) REF_COMPARE(&c->d_bias, &r.d_bias, c->flags);
     if (c->has_scores) REF_COMPARE_MATRIX(&c->d_scores, &r.d_scores, c->flags);
+}
+TF void ref_run_backward(ref_gradients *c, uint32_t exec_flags) {
+    bsr_exec e = t_exec(exec_flags);
+    if (ref_run_forward(c) && ref_run_gradients(c, &e)) ref_compare_backward(c);
+}
+/* With the workspace that a query names, or a part of it. */
+TF void ref_run_backward_in(ref_gradients *c, uint32_t exec_flags, double part) {
+    bsr_exec e = t_exec(exec_flags);
+    bsr_plan plan;
+    if (!ref_run_forward(c)) return;
+    e.query = &plan;
+    if (!ref_run_gradients(c, &e)) return;
+    e.query = NULL, e.workspace_bytes = (uint64_t)((double)plan.workspace_bytes * part);
+    if (e.workspace_bytes) e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
+    if (ref_run_gradients(c, &e)) ref_compare_backward(c);
 }
 
 /* A matrix with the mask's pattern and values of its own for each item of the batch. */
@@ -332,22 +329,6 @@ TF void ref_gradients_extra(ref_gradients *c, int lse, int bias, int scores, int
         c->extra.row_max = &c->row_max, c->has_max = 1;
     }
     if (scores) c->d_scores = ref_scores_of(&c->mask, &c->whole, scores_dtype), c->extra.d_scores = &c->d_scores;
-}
-
-/* Kinds at random, lengths that leave at least `least` of each. */
-TF uint8_t *ref_random_kinds(const bsr_matrix *m) {
-    int64_t n = m->nnz, i;
-    uint8_t *kinds;
-    for (i = 0; i < m->batch_dims; i++) n += (m->batch[i] - 1) * m->col_batch_stride[i];
-    kinds = (uint8_t *)bt_alloc((size_t)n, 1);
-    for (i = 0; i < n; i++) kinds[i] = (uint8_t)bt_below(3);
-    return kinds;
-}
-TF int32_t *ref_random_lengths(int64_t n, int64_t least, int64_t most) {
-    int32_t *lengths = (int32_t *)bt_alloc((size_t)n * 4, 4);
-    int64_t i;
-    for (i = 0; i < n; i++) lengths[i] = (int32_t)bt_range(least, most);
-    return lengths;
 }
 
 #endif

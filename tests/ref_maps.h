@@ -14,7 +14,7 @@ typedef struct ref_near { /* a value, and how far off one may be before it is st
 TF double ref_converted(int dtype, double v) {
     const double most = dtype == BSR_I8 ? 127 : dtype == BSR_I32 ? 2147483647.0 : 9223372036854775807.0;
     if (t_is_float(dtype))
-        return dtype == BSR_F16 || dtype == BSR_BF16 ? t_rounded(dtype, v) : dtype == BSR_F32 ? (double)(float)v : v;
+        return dtype == BSR_F32 ? (double)(float)v : dtype == BSR_F64 ? v : t_rounded(dtype, v);
     if (dtype == BSR_BOOL) return v != 0;
     if (isnan(v)) return 0;
     v = rint(v);
@@ -189,7 +189,7 @@ TF ref_near ref_line_end(const ref_line *l, int kind, double all, double u) {
 /* Everything that a call of bsr_reduce has written, and that it wrote nothing else. */
 TF void ref_check_reduce(const char *file, int line, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                          unsigned flags) {
-    const int narrow = x->dtype == BSR_F16 || x->dtype == BSR_BF16 || x->dtype == BSR_F32;
+    const int narrow = x->dtype == BSR_F16 || x->dtype == BSR_BF16 || x->dtype == BSR_F32 || t_is_f8(x->dtype);
     const double u = narrow && !(flags & BSR_EXEC_ACCUMULATE_F64) ? 0x1p-24 : 0x1p-53;
     const double all = over == BSR_OVER_ROWS   ? (double)x->cols
                        : over == BSR_OVER_COLS ? (double)x->rows

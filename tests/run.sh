@@ -45,6 +45,13 @@ part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
+part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
+for k in 1 2 3; do # one case in so many: each lane is a coroutine
+    case $k in 1) share=200 of=products ;; 2) share=8 of="sampled products" ;; *) share=8 of=softmax ;; esac
+    part "kernels of $of on the host" sh tests/test_device.sh --kernels $k -s $share
+done
+part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
+part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
@@ -55,8 +62,9 @@ if [ -n "$SANITIZE" ]; then
     flavour=san
     for t in $TESTS; do
         case $t in # one case in so many, where all take minutes
-            test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows) share="-s 2" ;;
+            test_conv | test_maps | test_product) share="-s 5" ;;
+            test_sums | test_rows | test_moe | test_attention_backward) share="-s 2" ;;
+            test_scales) share="-s 8" ;;
             *) share= ;;
         esac
         part "$t, sanitized${share:+, one case in ${share#-s }}" "$B/san/$t $share"

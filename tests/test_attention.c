@@ -11,20 +11,25 @@ static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 typedef struct attention {
     const bsr_context *ctx;
     double scale;
-    bsr_dense q, k, v, out, lse;
+    bsr_dense q, k, v, out, lse, row_max;
     bsr_matrix mask;
     bsr_attention_options o;
-    int has_lse, flags;
+    int has_lse, has_max, flags;
 } attention;
 
 static void run_attention(const attention *c) {
+    bsr_attention_extra extra = BSR_ZERO;
+    bsr_attention_options o = c->o;
     bsr_exec e = t_exec(0);
-    ref_result lse, want;
-    want = ref_attention(c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, t_dense_batch(&c->out), c->has_lse ? &lse : NULL);
-    if (!RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, c->has_lse ? &c->lse : NULL, &e)))
+    ref_result lse, max, want;
+    if (c->has_max) extra.row_max = &c->row_max, o.extra = &extra;
+    want = ref_attention_max(c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, t_dense_batch(&c->out), c->has_lse ? &lse : NULL,
+                             c->has_max ? &max : NULL);
+    if (!RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &o, &c->out, c->has_lse ? &c->lse : NULL, &e)))
         return;
     REF_COMPARE(&c->out, &want, c->flags);
-    if (c->has_lse) REF_COMPARE(&c->lse, &lse, 0);
+    if (c->has_lse) REF_COMPARE(&c->lse, &lse, REF_ANY);
+    if (c->has_max) REF_COMPARE(&c->row_max, &max, REF_ANY);
 }
 /* q, k, v, mask of pattern s, out and lse; lq and lk may stop short of the mask's last block. */
 static attention attention_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq, t_shape bkv,
@@ -38,7 +43,41 @@ static attention attention_new(const t_spec *s, int dtype, int64_t lq, int64_t l
     c.v = t_random(dtype, lk, dv, (int)bt_below(LAYOUTS), bkv, 0, s->kind);
     c.out = t_output(out, lq, dv, (int)bt_below(LAYOUTS), bq);
     c.lse = t_output(out == BSR_F64 ? BSR_F64 : BSR_F32, lq, 1, (int)bt_below(LAYOUTS), bq);
+    c.row_max = t_output(c.lse.dtype, lq, 1, (int)bt_below(LAYOUTS), bq), c.has_max = (int)bt_below(2);
     return c;
+}
+/* Operands of options, which must stay where they are while the call runs. */
+typedef struct options {
+    bsr_dense slopes, sinks;
+    bsr_lengths lengths;
+} options;
+static t_shape shared(t_shape b) { /* some dimensions broadcast */
+    int i;
+    for (i = 0; i < b.dims; i++)
+        if (bt_below(4) == 0) b.n[i] = 1;
+    return b;
+}
+static void attach_lengths(attention *c, options *x, t_shape b, int which) {
+    const int64_t items = b.dims ? t_items(&b) / b.n[b.dims - 1] : 1, cols = c->mask.cols / c->mask.block_cols;
+    memset(&x->lengths, 0, sizeof x->lengths), c->o.lengths = &x->lengths;
+    if (which & 1) x->lengths.q_lengths = ref_random_lengths(items, -1, c->q.rows + 1);
+    if (which & 2) x->lengths.k_lengths = ref_random_lengths(items, 0, c->k.rows + 1);
+    x->lengths.key_counts_stride = bt_below(2) ? cols : 0;
+    if (which & 4) x->lengths.key_counts = ref_random_lengths(items * cols, 0, c->mask.block_cols + 1);
+}
+/* Some of windows, kinds, soft-cap, slopes, sinks, lengths. b: the whole batch; near: of windows. */
+static void some_options(attention *c, options *x, t_shape b, int64_t near) {
+    const int type = c->q.dtype;
+    x->slopes = t_random(type, 1, 1, ROW, shared(b), 0, FILL_SIGNED);
+    x->sinks = t_random(bt_below(2) ? type : BSR_F32, 1, 1, ROW, shared(b), 0, FILL_SIGNED);
+    if (bt_below(2)) c->o.flags |= BSR_ATTENTION_WINDOW;
+    c->o.window_left = bt_range(-2, near), c->o.window_right = bt_range(-2, near);
+    if (bt_below(4) == 0) c->o.softcap = 0.1 + 3 * bt_uniform() * bt_uniform() * 10;
+    if (bt_below(3) == 0) c->o.slopes = &x->slopes;
+    if (bt_below(3) == 0) c->o.sinks = &x->sinks;
+    if (bt_below(3) == 0) c->o.block_kind = ref_random_kinds(&c->mask);
+    else if (bt_below(6) == 0) c->o.flags |= BSR_ATTENTION_FULL;
+    if (bt_below(3) == 0) attach_lengths(c, x, b, (int)bt_below(8));
 }
 
 /* upstream.md 6.1, test_triton_scaled_dot_product_attention */
@@ -69,12 +108,13 @@ TEST(upstream_attention) {
 /* Every option alone, for every dtype, on every instruction set. */
 TEST(each_option) {
     int option, t, isa;
-    for (option = 0; option < 16; option++)
+    for (option = 0; option < 27; option++)
         for (t = 0; t < 4; t++)
             for (isa = 1; isa <= 3; isa++) {
                 attention c;
                 t_spec s;
                 bsr_dense rel, kp;
+                options x;
                 float slope = 0.3f;
                 int64_t lq = 45, lk = 50, d = 24, dv = option == 2 ? 40 : 24;
                 if (dtypes[t] == BSR_F64 && (option == 9 || option == 10)) continue; /* score functions compute in f32 */
@@ -101,12 +141,27 @@ TEST(each_option) {
                 if (option == 9) c.o.score_function = BSR_SCORE_tf_alibi, c.o.user_data = &slope;
                 if (option == 10) c.o.score_function = BSR_SCORE_tf_softcap;
                 if (option == 11) c.o.mask_function = BSR_MASK_tf_stripes;
-                if (option == 12) c.o.mask_function = BSR_MASK_tf_nothing, c.flags = REF_ALL_ZERO;
+                if (option == 12) c.o.mask_function = BSR_MASK_tf_nothing;
                 rel = t_random(dtypes[t], lq, lk, STRIDED, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED),
                 kp = t_random(BSR_BOOL, 1, lk, ROW, t_batch(2, 2, 1, 0, 0), 0, FILL_BOOL);
                 if (option == 13) c.o.relative_bias = &rel;
                 if (option == 14) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
                 if (option == 15) c.o.dropout_p = 0.375, c.o.dropout_seed = 0x123456789abcdefu;
+                if (option == 16 || option == 17 || option == 26)
+                    c.o.flags = BSR_ATTENTION_WINDOW, c.o.window_left = 7, c.o.window_right = option == 26 ? -2 : 3;
+                if (option == 17) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = 4;
+                if (option == 18) c.o.softcap = 0.5;
+                x.slopes = t_random(dtypes[t], 1, 1, ROW, t_batch(1, 4, 0, 0, 0), 0, FILL_POSITIVE);
+                x.sinks = t_random(dtypes[t], 1, 1, ROW, option & 1 ? t_batch(2, 2, 1, 0, 0) : t_batch(1, 4, 0, 0, 0), 0,
+                                   FILL_SIGNED);
+                if (option == 19) c.o.slopes = &x.slopes, c.o.causal_offset = 3;
+                if (option == 20 || option == 21) c.o.sinks = &x.sinks;
+                if (option == 21) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = -9, c.o.dropout_p = 0.5;
+                if (option == 22) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.block_kind = ref_random_kinds(&c.mask);
+                if (option == 23) c.o.flags = BSR_ATTENTION_CAUSAL | BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_FULL;
+                if (option == 24 || option == 25) attach_lengths(&c, &x, t_batch(2, 2, 4, 0, 0), option == 24 ? 3 : 4);
+                if (option == 25) c.o.sinks = &x.sinks;
+                c.flags = option == 12 ? REF_ALL_ZERO : option > 23 ? REF_MAY_BE_ZERO : 0;
                 run_attention(&c);
             }
 }
@@ -114,10 +169,11 @@ TEST(each_option) {
 /* Everything at random together. */
 TEST(combined) {
     int k;
-    for (k = 0; k < 400; k++) {
+    for (k = 0; k < 600; k++) {
         attention c;
         t_spec s;
         bsr_dense rel, kp;
+        options x;
         t_shape bq, bkv, bv, bm;
         int t = k % 4, i, dims, user;
         int64_t br, bc, r, cols, lq, lk, heads, group, kinds;
@@ -161,6 +217,7 @@ TEST(combined) {
         if (bt_below(3) == 0) c.o.mask_function = BSR_MASK_tf_stripes;
         if (bt_below(2)) c.o.dropout_p = bt_uniform() * 0.9, c.o.dropout_seed = bt_random();
         c.scale = bt_below(2) ? 0 : bt_uniform(), c.has_lse = bt_below(4) != 0, c.flags = REF_MAY_BE_ZERO;
+        if (k >= 200) some_options(&c, &x, bq, 9);
         run_attention(&c);
     }
 }

@@ -166,6 +166,46 @@ TEST(sizes) {
         }
 }
 
+/* Blocks and heads that tensor cores take, with what they do in registers, and all of the workspace, some of it, or none. */
+TEST(tiles) {
+    static const int64_t sides[] = {64, 128, 192, 256, 16, 32, 48, 8};
+    int k;
+    for (k = 0; k < 96; k++) {
+        const int t = k % 3 == 2 ? BSR_F16 : BSR_BF16, form = k / 3 % 8;
+        const int64_t br = sides[bt_below(k % 4 ? 3 : 8)], bc = sides[bt_below(k % 4 ? 3 : 8)];
+        const int64_t r = bt_range(1, 1 + 160 / br), cols = bt_range(1, 1 + 160 / bc), d = 8 * bt_range(1, bt_below(2) ? 8 : 16);
+        const int64_t dv = bt_below(2) ? d : 8 * bt_range(1, 16), group = bt_range(1, 2), heads = group * bt_range(1, 2);
+        const int64_t lq = r * br - (bt_below(2) ? bt_below(br) : 0), lk = cols * bc - (bt_below(2) ? bt_below(bc) : 0);
+        const t_shape whole = t_batch(2, bt_range(1, 2), heads, 0, 0), kv = t_batch(2, whole.n[0], heads / group, 0, 0);
+        bsr_dense sinks;
+        bsr_lengths lengths = BSR_ZERO;
+        ref_gradients c;
+        t_spec s;
+        bt_case("%d: %lldx%lld, %lldx%lld, D %lld, %lld, form %d", k, (long long)br, (long long)bc, (long long)lq, (long long)lk,
+                (long long)d, (long long)dv, form);
+        s = t_spec_of(BSR_F32, br, bc, r, cols, 1 + bt_below(r * cols));
+        if (k % 5 == 1) s.batch = t_batch(1, bt_below(2) ? heads : heads / group, 0, 0, 0), s.ragged = (int)bt_below(2);
+        c = ref_gradients_new(&s, t, lq, lk, d, dv, whole, kv, kv, whole, k % 7 == 3);
+        if (k % 6) { /* as they are fast: rows one after another */
+            c.q = t_random(t, lq, d, ROW, whole, 0, FILL_SIGNED), c.k = t_random(t, lk, d, ROW, kv, 0, FILL_SIGNED);
+            c.v = t_random(t, lk, dv, ROW, kv, 0, FILL_SIGNED), c.d_out = t_random(t, lq, dv, ROW, whole, 0, FILL_SIGNED);
+            c.dq = t_output(c.dq.dtype, lq, d, ROW, whole), c.dv = t_output(c.dv.dtype, lk, dv, ROW, kv);
+        }
+        sinks = t_random(BSR_F32, 1, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+        if (form & 1) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = lk - lq + bt_range(-40, 40);
+        if (form & 2) c.o.flags |= BSR_ATTENTION_WINDOW, c.o.window_left = bt_range(0, 90), c.o.window_right = bt_range(-20, 90);
+        if (form & 4) c.o.block_kind = ref_random_kinds(&c.mask);
+        if (k % 5 == 3) c.o.lengths = &lengths, lengths.q_lengths = ref_random_lengths(whole.n[0], 0, lq);
+        if (k % 5 == 3) lengths.k_lengths = ref_random_lengths(whole.n[0], 0, lk);
+        if (k % 5 == 4)
+            c.o.lengths = &lengths, lengths.key_counts = ref_random_lengths(cols, 0, bc), c.o.sinks = &sinks;
+        if (bt_below(2)) t_attach_transposed(&c.mask);
+        c.flags = REF_ANY;
+        ref_gradients_extra(&c, k % 4 == 1, 0, 0, t);
+        ref_run_backward_in(&c, 0, k % 4 == 3 ? 0.5 : 1);
+    }
+}
+
 /* ---- finite differences ---- */
 
 static double loss(const ref_gradients *c) {
@@ -416,10 +456,11 @@ TEST(options_refused) {
             bsr_lengths lengths = BSR_ZERO;
             bsr_exec e = t_exec(0);
             t_spec s = t_spec_of(BSR_F32, 4, 4, 3, 3, 5);
-            int32_t *counts = ref_random_lengths(8, 1, 4);
+            int32_t *counts;
             uint8_t *kinds;
             int item = 0, status;
             bt_case("%d, %s", k, backward ? "backward" : "forward");
+            counts = ref_random_lengths(8, 1, 4);
             c = ref_gradients_new(&s, BSR_F32, 12, 12, 6, 5, b, b, b, b, 0), c.ctx = t_context(0);
             sinks = t_random(BSR_F32, 1, 1, ROW, b, 0, FILL_SIGNED);
             wrong = t_random(BSR_F32, 2, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
@@ -572,7 +613,7 @@ TEST(refused) {
             case 16: c.d_scores.batch_dims = 1, item = BSR_ITEM_BATCH_SIZE, operand = BSR_ARG_D_SCORES; break; /* of size 0 */
             case 17: c.extra.reserved[1] = &c, item = BSR_ITEM_RESERVED, operand = BSR_ARG_OPTIONS; break;
             case 18: c.o.score_function = BSR_SCORE_tf_plain, item = BSR_ITEM_NO_DERIVATIVE, operand = BSR_ARG_OPTIONS; break;
-            case 19: c.dq.batch_dims = 1, c.dq.batch[0] = 2, c.dq.batch_stride[0] = 1000, item = BSR_ITEM_BATCH_SIZE; break;
+            case 19: c.dq = t_output(BSR_F16, n, 6, ROW, t_batch(1, 2, 0, 0, 0)), item = BSR_ITEM_BATCH_SIZE; break;
             case 20: c.lse.dtype = BSR_F16, item = BSR_ITEM_DTYPE_NOT_ACCEPTED, operand = BSR_ARG_LSE; break;
             default: c.scale = (double)NAN, item = BSR_ITEM_SCALE; break;
         }
@@ -586,9 +627,18 @@ TEST(refused) {
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
-        {"each_option", each_option}, {"combined", combined}, {"sizes", sizes},   {"finite_differences", finite_differences},
-        {"same_bits", same_bits},     {"edges", edges},       {"poison", poison}, {"identities", identities},
-        {"refused", refused},         {"merge", merge},       {"merge_refused", merge_refused},
+        {"each_option", each_option},
+        {"combined", combined},
+        {"sizes", sizes},
+        {"tiles", tiles},
+        {"finite_differences", finite_differences},
+        {"same_bits", same_bits},
+        {"edges", edges},
+        {"poison", poison},
+        {"identities", identities},
+        {"refused", refused},
+        {"merge", merge},
+        {"merge_refused", merge_refused},
         {"options_refused", options_refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

@@ -100,10 +100,19 @@ static void conv_check(conv *c, unsigned trans, double beta, const bsr_dense *in
 static void conv_check_weights(conv *c, double beta, double alpha, int out_type, unsigned flags, int exact) {
     bsr_matrix out = t_matrix_output(&c->w, out_type, (int)bt_below(BLOCKS_LAYOUTS)), input = c->w;
     bsr_exec run = t_exec(flags);
+    bsr_plan plan;
     ref_result want;
     t_make_values(&input, out_type, (int)bt_below(BLOCKS_LAYOUTS), 0), t_fill_values(&input, c->kind);
     want = ref_conv_weights(beta, &input, alpha, &c->shape, &c->y, &c->x, &out, flags);
     if (exact) no_bounds(&want, out_type);
+    memset(&plan, 0, sizeof plan);
+    if (bt_below(2)) { /* with all that pays */
+        run.query = &plan;
+        RUN_OK(bsr_conv_weight_gradient(t_any_context(), beta, beta != 0 ? &input : NULL, alpha, &c->shape, &c->y, &c->x, &out,
+                                        &run));
+        run.query = NULL, run.workspace_bytes = plan.workspace_bytes;
+        if (plan.workspace_bytes) run.workspace = bt_alloc((size_t)plan.workspace_bytes, 64), bt_mark_output(run.workspace);
+    }
     if (RUN_OK(bsr_conv_weight_gradient(t_any_context(), beta, beta != 0 ? &input : NULL, alpha, &c->shape, &c->y, &c->x, &out,
                                         &run)))
         REF_COMPARE_MATRIX(&out, &want, REF_ANY);
@@ -242,6 +251,62 @@ TEST(epilogues) {
                 beta = bt_below(2) || has & 32 ? whole ? 2 : 0.25 : 0;
                 conv_check(&c, trans ? BSR_TRANS_A : 0, beta, &input, factor_of(out_type), &e, out_type, layout, flags, 0);
             }
+}
+/* Channels last, half types, blocks and channels of whole sixteens: what tensor cores take, and a step beside it. */
+TEST(on_tensor_cores) {
+    static const int64_t sides[][2] = {{16, 16}, {32, 32}, {64, 64}, {128, 128}, {16, 32}, {32, 16}, {48, 16}, {64, 128},
+                                       {128, 32}, {16, 48}};
+    static const int halves[] = {BSR_F16, BSR_BF16};
+    int d, turn, a;
+    for (d = 0; d < 2; d++)
+        for (turn = 0; turn < 60; turn++) {
+            const int64_t *side = sides[turn % (int)BT_COUNT(sides)], g = turn % 3 ? 1 : bt_range(2, 3);
+            const int64_t filters = side[0] * bt_range(1, g > 1 || side[0] > 64 ? 1 : 3), channels = side[1] * bt_range(1, 2);
+            const int last = bt_below(3) ? (int)COL : (int)COL_WIDE, odd = bt_below(2) ? (int)FIRST : (int)COL_PADDED;
+            const int layout = bt_below(3) ? last : odd, ragged = g == 1 && bt_below(4) == 0;
+            const int out_type = bt_below(2) ? (int)BSR_F32 : halves[d];
+            conv c = conv_new(halves[d], 1 + turn % 3, FILL_SIGNED);
+            bsr_dense input, left, bias;
+            bsr_epilogue e;
+            int trans;
+            bt_case("%s, turn %d", bsr_dtype_name(halves[d]), turn);
+            for (a = 0; a < c.shape.dims; a++)
+                conv_axis(&c, a, a == c.shape.dims - 1 ? bt_range(1, turn % 5 ? 12 : 200) : bt_range(1, turn % 4 ? 5 : 1),
+                          bt_range(1, 3), turn % 2 ? 1 : bt_range(1, 3), bt_range(1, 2), bt_range(0, 2), bt_range(0, 2));
+            conv_channels(&c, g, channels, filters - (ragged ? bt_range(1, 15) : 0)), c.n = bt_range(1, 3);
+            c.distinct = turn % 3 == 1;
+            conv_make(&c, side[0], side[1], (int)bt_range(5, 100), layout);
+            if (bt_below(2)) t_attach_transposed(&c.w);
+            bt_describe("%d groups of %d to %d, blocks of %d x %d", (int)g, (int)channels, (int)filters, (int)side[0],
+                        (int)side[1]);
+            for (trans = 0; trans < 2; trans++) {
+                const int64_t rows = trans ? c.channels : c.filters;
+                memset(&e, 0, sizeof e);
+                input = images(out_type, c.shape.dims, trans ? c.in : c.out, c.n, rows, bt_below(2) ? layout : (int)FIRST, 0);
+                left = t_random(BSR_F32, rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED), t_fill(&input, FILL_SIGNED);
+                bias = t_random(out_type, rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                if (turn % 4 > 1) e.left_alpha = &left, e.activation = (int32_t)bt_below(5);
+                if (turn % 4) e.bias = &bias;
+                conv_check(&c, trans ? BSR_TRANS_A : 0, turn % 4 == 2 ? 0.5 : 0, &input, turn % 4 ? -1.5 : 1, &e, out_type,
+                           turn % 7 ? layout : -1, 0, 0);
+            }
+            conv_check_weights(&c, turn % 3 == 1 ? 0.5 : 0, 1.5, out_type, 0, 0);
+        }
+}
+/* Weight gradients over so many pixels that several share them. */
+TEST(many_products) {
+    static const int64_t sides[][2] = {{64, 64}, {32, 32}, {16, 16}, {64, 32}, {128, 128}};
+    static const int halves[] = {BSR_F16, BSR_BF16};
+    int turn;
+    for (turn = 0; turn < 10; turn++) {
+        const int64_t *side = sides[turn % 5];
+        conv c = conv_new(halves[turn % 2], 2, FILL_SIGNED);
+        bt_case("turn %d", turn);
+        conv_axis(&c, 0, 33, turn % 3 ? 1 : 3, 1 + turn / 5, 1, 1, 1), conv_axis(&c, 1, 50, 2, 1, 1 + turn / 5, 1, 0);
+        conv_channels(&c, 1, side[1], side[0]), c.n = 2 + turn / 5, c.distinct = 1;
+        conv_make(&c, side[0], side[1], 70, COL);
+        conv_check_weights(&c, turn % 2 ? 0.5 : 0, 1.5, turn % 3 ? halves[turn % 2] : (int)BSR_F32, 0, 0);
+    }
 }
 TEST(weight_gradients_add) {
     int d, turn;
@@ -686,6 +751,8 @@ static const bt_test tests[] = {{"signals_exhaustively", signals_exhaustively},
                                 {"volumes_of_all_axes", volumes_of_all_axes},
                                 {"sizes", sizes},
                                 {"epilogues", epilogues},
+                                {"on_tensor_cores", on_tensor_cores},
+                                {"many_products", many_products},
                                 {"weight_gradients_add", weight_gradients_add},
                                 {"depthwise", depthwise},
                                 {"absent_taps", absent_taps},

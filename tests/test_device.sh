@@ -18,6 +18,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     shift
     {
         sed -n '/^\/\* bsr_map. Pieces of E/,/^#endif/p' bsrsparse.h | sed '/^#endif/d'
+        sed -n '/^template <int HALF> .* bsri_dev_e5m2_halves/,/^__device__ .* bsri_dev_is_f8/p' bsrsparse_kernels.cuh
         sed -n '/^__device__ __forceinline__ uint4 bsri_dev_philox(/,/^}/p' bsrsparse_kernels.cuh
         sed -n '/^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x)/,/^}/p' bsrsparse_kernels.cuh
         section bsrsparse_kernels.cuh device-maps
@@ -26,13 +27,122 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
     echo 'int main(void) { return 0; }' > "$w/probe.cpp"
     "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
-    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRI_CUDA_MAPS -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/maps_checks.cpp -o "$w/maps_checks" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"
         exit 1
     fi
     exec "$w/maps_checks" "$@"
+fi
+from() { # FILE, START, END: expressions, lines from the first one to the one before the second
+    awk -v start="$2" -v end="$3" '!on && $0 ~ start { on = 1 } on && $0 ~ end { exit } on' "$1"
+}
+if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
+    shift
+    {
+        echo '#define BSRI_ENTER (void)gate'
+        section bsrsparse_kernels.cuh device-numbers
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ bsri_item bsri_dev_matrix_item' '^/. A step of the sum'
+        from bsrsparse_kernels.cuh '^template <class F> struct bsri_dev_scalar' '^/. The activations of'
+        from bsrsparse_kernels.cuh '^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation' '^/. What a warp.s epilogue'
+        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. The n-th tile of an item'
+        from bsrsparse_kernels.cuh '^/. Piece number of row' '^#ifdef BSRI_MMA_CODE'
+        from bsrsparse_kernels.cuh '^/. 16 x 64 elements by pieces of eight' '^/. --- fetching'
+        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^/. f32 by FFMA: a lane owns'
+        echo 'template <class T, class L>'
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_mma_lay' '^template <class T, class L>'
+        from bsrsparse_kernels.cuh '^/. The row that stored block' '^template <class L>'
+        section bsrsparse_kernels.cuh conv-simt
+        section bsrsparse_kernels.cuh conv-addresses
+        section bsrsparse_kernels.cuh conv-alone
+        section bsrsparse_kernels.cuh conv-mma
+        section bsrsparse_kernels.cuh conv-weights-mma
+        from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
+        from bsrsparse.h '^/. Asks for what runs best' '^/. As bsri_dev_product has it'
+        section bsrsparse.h cuda-conv
+    } | sed '/extern __shared__/d' > "$w/conv.inc"
+    if ! "$cxx" -std=c++17 -O1 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/conv_checks.cpp -o "$w/conv_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/conv_checks" "$@"
+fi
+if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
+    of=$2
+    shift 2
+    sed -e 's/^\( *\)bsri_product_run(c, &job);/\1if (!bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
+        -e 's/)  *bsri_product_run(c, &job);/ \&\& !bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
+        -e 's/^\( *\)bsri_sampled_run(c, &job);/\1if (!bsri_emulate_sampled(c, \&job)) bsri_sampled_run(c, \&job);/' \
+        -e 's/^\( *\)bsri_parallel(c, j->batch.count \* j->groups, bsri_work_ns(elements/\1if (!bsri_emulate_softmax(c, j)) &/' \
+        -e 's/^\(static bsr_status bsri_product_start(.*\)/EMULATED(bsri_emulate_product(const bsri_call *c, const bsri_product *job))\n\1/' \
+        -e 's/^\(static bsr_status bsri_sampled_start(.*\)/EMULATED(bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job))\n\1/' \
+        -e 's/^\(static bsr_status bsri_softmax_run(.*\)/EMULATED(bsri_emulate_softmax(const bsri_call *c, bsri_softmax *job))\n\1/' \
+        bsrsparse.h > "$w/bsrsparse_emulated.h"
+    {
+        section bsrsparse_kernels.cuh device-lists | sed '/bsri_dev_matrix_item(const bsri_batch/,/^}/d'
+        section bsrsparse_kernels.cuh device-epilogue |
+            sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
+        sed -n '/^__device__ __forceinline__ int64_t bsri_dev_order(/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh product-gather
+        section bsrsparse_kernels.cuh sampled-gather
+        echo '#undef BSRI_MMA_CODE' # no copies that are on their way
+        section bsrsparse_kernels.cuh device-scores
+        section bsrsparse_kernels.cuh device-softmax | sed '/bsri_dev_pack(float a, float b, int dtype) {/,/^}/d'
+        section bsrsparse_kernels.cuh device-softmax-rows
+    } | sed '/extern __shared__/d' > "$w/kernels.inc"
+    section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
+    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DOF="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/kernels_checks_$of" "$@"
+fi
+if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
+    shift
+    {
+        sed -n '/^template <int N> __device__ __forceinline__ void bsri_dev_rotate(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_attention_store(const/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh attention-decode | sed '/extern __shared__/d'
+    } > "$w/decode.inc"
+    if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/decode_checks.cpp -o "$w/decode_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/decode_checks" "$@"
+fi
+if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of memory, as above
+    shift
+    {
+        sed -n '/^\/\* log2 of an element.s bytes/,/^\/\* -----/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ bsri_item bsri_dev_matrix_item(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_dev_unpack(/,/^}/p; /^__device__ __forceinline__ float bsri_dev_half(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ uint32_t bsri_dev_pack(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ void bsri_tensor_item(/,/^}/p; /^__device__ __forceinline__ void bsri_flash_wait(/,/^}/p' bsrsparse_kernels.cuh | sed '/flash_wait/,$d'
+        sed -n '/^template <class L> struct bsri_simt {/,/^};/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh device-scores
+        section bsrsparse_kernels.cuh attention-scores
+        section bsrsparse_kernels.cuh attention-simt
+        section bsrsparse_kernels.cuh attention-mma-scores | sed '/^__device__ __forceinline__ void bsri_dev_pick(/,/^}/d; /^__device__ __forceinline__ void bsri_dev_opaque(/d'
+        section bsrsparse_kernels.cuh attention-wgmma-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
+        section bsrsparse_kernels.cuh attention-wgmma-load
+        section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
+    } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
+    test=
+    [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c
+    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/attention_checks.cpp -o "$w/attention_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/attention_checks" "$@"
 fi
 {
     section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'

@@ -28,7 +28,16 @@
     X(REDUCE, reduce, "")                     \
     X(CONV, conv, "")                         \
     X(CONV_WEIGHTS, conv_weight_gradient, "") \
+    X(CHAIN, chain_mm, "")                    \
+    X(SAMPLED_CHAIN, sampled_chain_mm, "")    \
+    X(GATED, sampled_gated, "")               \
+    X(GATHER, moe_gather, "")                 \
+    X(SCATTER_ROWS, moe_scatter, "")          \
+    X(DOTS, moe_weight_gradient, "")          \
+    X(TOPOLOGY, moe_topology, "")             \
+    X(MOE_INDEX, moe_transposed_index, "")    \
     X(VALIDATE, validate, "")                 \
+    X(ROUTE, moe_route, "")                   \
     X(TO_DENSE, to_dense, "")                 \
     X(FROM_DENSE, from_dense, "")             \
     X(FROM_CSR, from_csr, "")                 \
@@ -70,7 +79,13 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_map_options maps;
     const bsr_dense *map_dense;
     bsr_conv_shape shape;
-    int kind, over;
+    bsr_matrix gate_out, up_out;
+    bsr_dense up, weights;
+    bsr_moe_routing r;
+    const bsr_moe_routing *pr;
+    const bsr_matrix *pgate_out, *pup_out;
+    const bsr_dense *pup, *pweights;
+    int kind, over, act;
     bsr_layout layout;
     double alpha, beta, scale, sparsity;
     int64_t rows, cols, nnz, n;
@@ -120,6 +135,37 @@ static void fixture_scatter(fixture *f, int call) { /* output tiles of two block
     f->blocks = t_random(BSR_F32, 2, 3, ROW, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED);
     if (call == INDICES) f->indices.c_count = f->indices.r_count = 8, f->indices.p_count = f->indices.q_count = 16;
 }
+/* Four tokens that go to two of three experts each, in blocks of two rows: 5 rows and one of padding, none, 3 rows and one. */
+static int32_t *routing_array(fixture *f, const int32_t *from, size_t n, int write) {
+    int32_t *to = (int32_t *)bt_alloc(4 * n, 4);
+    if (write) return (int32_t *)written(f, to);
+    return (int32_t *)memcpy(to, from, 4 * n);
+}
+static void fixture_moe(fixture *f, int call) {
+    static const int32_t counts[] = {5, 0, 3}, offsets[] = {0, 6, 6, 10}, row_of[] = {0, 6, 1, 2, 7, 3, 4, 8};
+    static const int32_t slot_of[] = {0, 2, 3, 5, 6, -1, 1, 4, 7, -1}, chosen[] = {0, 2, 0, 0, 2, 0, 0, 2};
+    static const int32_t crow[] = {0, 2, 4, 6, 8, 10}, col[] = {0, 1, 0, 1, 0, 1, 4, 5, 4, 5};
+    const int write = call == ROUTE;
+    int i;
+    f->r.tokens = 4, f->r.slots = 2, f->r.experts = 3, f->r.rows = 10, f->r.block_rows = 2;
+    f->r.counts = routing_array(f, counts, 3, write), f->r.offsets = routing_array(f, offsets, 4, write);
+    f->r.row_of = routing_array(f, row_of, 8, write), f->r.slot_of = routing_array(f, slot_of, 10, write);
+    if (write) f->r.status = (uint64_t *)written(f, bt_alloc(8, 8));
+    f->weights = dense_in(4, 2), f->input = dense_in(4, 7), f->x = dense_in(call == GATHER ? 4 : 10, 7), f->y = dense_in(4, 7);
+    if (call == GATHER) f->out = dense_out(f, 10, 7);
+    if (call == SCATTER_ROWS) f->out = dense_out(f, 4, 7);
+    if (call == DOTS) f->out = dense_out(f, 4, 2);
+    if (call == ROUTE) {
+        f->source = t_dense(BSR_I32, 4, 2, ROW, NO_BATCH, 0);
+        for (i = 0; i < 8; i++) t_set(&f->source, 0, i / 2, i % 2, chosen[i]);
+    }
+    if (call == TOPOLOGY || call == MOE_INDEX) {
+        f->m = bsr_matrix_make(10, 18, 2, 3, 10, routing_array(f, crow, 6, call == TOPOLOGY),
+                               routing_array(f, col, 10, call == TOPOLOGY), BSR_I32, NULL, BSR_F32);
+        if (call == MOE_INDEX && bsr_transposed_index_size(f->ctx, &f->m, &f->bytes, NULL) == BSR_OK)
+            f->buffer = written(f, bt_alloc((size_t)f->bytes, 64));
+    }
+}
 static fixture fixture_new(int call) {
     fixture f;
     t_spec s;
@@ -134,14 +180,18 @@ static fixture fixture_new(int call) {
     if (call == SUM) f.c = dense_out(&f, 6, 5);
     if (call == DDS) f.b = dense_in(5, 6), f.c = dense_out(&f, 5, 12);
     if (call == BACKWARD) f.c = dense_in(6, 5), f.da.data = NULL, f.t = sparse_out(&f, &f.a), f.db = dense_out(&f, 12, 5);
-    if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP)
+    if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD || call == MAP || call == GATED)
         f.t = sparse_out(&f, &f.a);
+    if (call == GATED) f.up = dense_in(7, 12), f.gate_out = sparse_out(&f, &f.a), f.up_out = sparse_out(&f, &f.a);
+    if ((call >= GATHER && call <= MOE_INDEX) || call == ROUTE) fixture_moe(&f, call);
     if (call == REDUCE) f.out = dense_out(&f, 6, 1);
     f.shape.dims = 1, f.shape.kernel[0] = 3; /* 4 channels of 7 pixels to 6 of 5 */
     if (call == CONV) f.b = dense_in(4, 7), f.c = dense_out(&f, 6, 5);
     if (call == CONV_WEIGHTS) f.x = dense_in(6, 5), f.y = dense_in(4, 7), f.t = sparse_out(&f, &f.a);
     if (call == CONV_PRUNE) f.source = t_random(BSR_F32, 6, 4, ROW, t_batch(1, 3, 0, 0, 0), 0, FILL_SIGNED);
-    f.maps.combine = BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
+    if (call == CHAIN) f.out = dense_out(&f, 6, 5), f.c = dense_out(&f, 12, 5); /* s^T inner(a b) */
+    if (call == SAMPLED_CHAIN) f.s = sparse_out(&f, &f.a), f.t = sparse_out(&f, &f.a), f.out = dense_out(&f, 6, 5);
+    f.maps.combine = call == SAMPLED_CHAIN ? BSR_COMBINE_NONE : BSR_COMBINE_ADD, f.kind = BSR_REDUCE_SUM, f.over = BSR_OVER_ROWS;
     if (call == ATTENTION) {
         f.x = dense_in(6, 7), f.y = dense_in(12, 7);
         f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
@@ -179,7 +229,8 @@ static fixture fixture_new(int call) {
 static void fixture_point(fixture *f) {
     f->pa = &f->a, f->pp = &f->s, f->pt = &f->t, f->pm = &f->m, f->pb = &f->b, f->pc = &f->c, f->px = &f->x, f->py = &f->y,
     f->pz = &f->z;
-    f->pinput = &f->input, f->pout = &f->out;
+    f->pinput = &f->input, f->pout = &f->out, f->pup = &f->up, f->pweights = &f->weights, f->pr = &f->r;
+    f->pgate_out = &f->gate_out, f->pup_out = &f->up_out;
     f->count = 2, memset(f->terms, 0, sizeof f->terms);
     f->terms[0].a = &f->a, f->terms[0].b = &f->b, f->terms[0].alpha = 1;
     f->terms[1].a = &f->s, f->terms[1].b = &f->z, f->terms[1].alpha = 2;
@@ -220,7 +271,20 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
             return bsr_conv(f->ctx, f->beta, f->pinput, f->alpha, f->trans, &f->shape, f->pa, f->pb, &f->epilogue, f->pc, e);
         case CONV_WEIGHTS:
             return bsr_conv_weight_gradient(f->ctx, f->beta, f->pp, f->alpha, &f->shape, f->px, f->py, f->pt, e);
+        case CHAIN:
+            return bsr_chain_mm(f->ctx, f->trans | BSR_TRANS_C, f->pa, f->pb, &f->epilogue, f->pout, 0, NULL, f->alpha, f->pp,
+                                NULL, f->pc, e);
+        case SAMPLED_CHAIN:
+            return bsr_sampled_chain_mm(f->ctx, f->trans, f->scale, f->px, f->py, &f->maps, f->pp, f->pt, f->beta, f->pinput,
+                                        f->alpha, f->pz, &f->epilogue, f->pout, e);
         case CONV_PRUNE: return bsr_conv_prune(f->ctx, &f->source, f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
+        case GATED: return bsr_sampled_gated(f->ctx, f->act, f->px, f->py, f->pup, f->pt, f->pgate_out, f->pup_out, e);
+        case GATHER: return bsr_moe_gather(f->ctx, f->pr, f->px, f->pweights, f->pout, e);
+        case SCATTER_ROWS: return bsr_moe_scatter(f->ctx, f->beta, f->pinput, f->pr, f->px, f->pweights, f->pout, e);
+        case DOTS: return bsr_moe_weight_gradient(f->ctx, f->pr, f->px, f->py, f->pout, e);
+        case TOPOLOGY: return bsr_moe_topology(f->ctx, f->pr, f->pm ? &f->m : NULL, e);
+        case MOE_INDEX: return bsr_moe_transposed_index(f->ctx, f->pr, f->pm, f->buffer, f->bytes, e);
+        case ROUTE: return bsr_moe_route(f->ctx, &f->source, f->pr, e);
         case VALIDATE: return bsr_validate(f->ctx, f->pa, e);
         case TO_DENSE: return bsr_to_dense(f->ctx, f->pa, f->pout, e);
         case FROM_DENSE: return bsr_from_dense(f->ctx, &f->source, f->pm ? &f->m : NULL, e);
@@ -349,6 +413,26 @@ enum { /* flags of plans that name a workspace */
     FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE |
                 BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
 };
+/* Each call is timed once, from behind its checks to its end; none that is refused, a query or empty. */
+static double ticking(void *user) { return (double)++*(int *)user; }
+TEST(timing) {
+    int call, how, ticks;
+    for (call = 0; call < CALLS; call++)
+        for (how = 0; how < 4; how++) {
+            bsr_timing t = BSR_ZERO;
+            bsr_plan plan;
+            bsr_exec e;
+            fixture f;
+            if (how == 3 && call == VALIDATE) continue; /* it has no query */
+            bt_case("%s, way %d", call_names[call], how);
+            f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+            e = t_exec(0), ticks = 0, t.now = how == 1 ? NULL : ticking, t.user = &ticks, t.seconds = 77, e.timing = &t;
+            if (how == 2) e.reserved2 = 1;
+            if (how == 3) e.query = &plan;
+            CHECK_INT(run(&f, call, &e), how == 1 ? (int)BSR_NULL_POINTER : how == 2 ? (int)BSR_BAD_ARGUMENT : (int)BSR_OK);
+            CHECK_INT(ticks, how ? 0 : 2), CHECK(t.seconds == (how ? 77 : 1));
+        }
+}
 TEST(every_call) {
     int call;
     for (call = 0; call < CALLS; call++) {
@@ -381,9 +465,10 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CONV_WEIGHT_GRADIENT),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SAMPLED_CHAIN_MM),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
-        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
+        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
+                                   call == CONV || call == CONV_WEIGHTS);
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
         check_poison(&g, call);
     }
@@ -677,6 +762,99 @@ TEST(bad_scatter) {
     BAD(INDICES, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, 9, f->indices.format = 9);
     BAD(INDICES, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, -5, f->n = -5);
 }
+TEST(bad_gated) {
+    BAD(GATED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT1, -1, 0, f->px = NULL);
+    BAD(GATED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_GATE, -1, 0, f->py = NULL);
+    BAD(GATED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_UP, -1, 0, f->pup = NULL);
+    BAD(GATED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pt = NULL);
+    BAD(GATED, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; f->pgate_out = NULL);
+    BAD(GATED, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; f->pup_out = NULL);
+    BAD(GATED, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 5, f->act = 5);
+    BAD(GATED, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 1000, f->act = 1000);
+    BAD(GATED, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, -1, f->act = -1);
+    WANTED(GATED, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MAT1, 4, 6, f->x.rows = 4);
+    WANTED(GATED, BSR_ITEM_COLS_MISMATCH, BSR_ARG_GATE, 9, 12, f->y.cols = 9);
+    WANTED(GATED, BSR_ITEM_COLS_MISMATCH, BSR_ARG_UP, 9, 12, f->up.cols = 9);
+    WANTED(GATED, BSR_ITEM_INNER_MISMATCH, BSR_ARG_GATE, 6, 7, f->y.rows = 6);
+    WANTED(GATED, BSR_ITEM_INNER_MISMATCH, BSR_ARG_UP, 6, 7, f->up.rows = 6);
+    WANTED(GATED, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_GATE, BSR_F16, BSR_F32, f->y.dtype = BSR_F16);
+    WANTED(GATED, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_UP, BSR_F16, BSR_F32, f->up.dtype = BSR_F16);
+    WANTED(GATED, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_GATE_OUT, BSR_BF16, BSR_F32, f->gate_out.dtype = BSR_BF16);
+    WANTED(GATED, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_UP_OUT, BSR_BF16, BSR_F32, f->up_out.dtype = BSR_BF16);
+    BAD(GATED, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_OUT, -1, BSR_I32, f->t.dtype = BSR_I32);
+    BAD(GATED, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_GATE_OUT, ANY, ANY, f->gate_out.block_rows = 3);
+    BAD(GATED, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_UP_OUT, -1, 6, f->up_out.nnz = 6);
+    BAD(GATED, BSR_ITEM_BATCH_DIMS, ANY, ANY, ANY, f->up.batch_dims = 1; f->up.batch[0] = 2);
+    BAD(GATED, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_UP, f->up.data = f->t.values);
+    BAD(GATED, BSR_ITEM_OVERLAP, BSR_ARG_UP_OUT, -1, BSR_ARG_OUT, f->up_out.values = f->t.values);
+    BAD(GATED, BSR_ITEM_OVERLAP, BSR_ARG_UP_OUT, -1, BSR_ARG_GATE_OUT, f->up_out.values = f->gate_out.values);
+    BAD(GATED, BSR_ITEM_COL_RANGE, BSR_ARG_OUT, 3, 4, {
+        int32_t *to_ = (int32_t *)bt_alloc(28, 4);
+        memcpy(to_, f->t.col_indices, 28);
+        to_[3] = 4;
+        f->t.col_indices = to_;
+    });
+}
+TEST(bad_routings) {
+    static const int calls[] = {GATHER, SCATTER_ROWS, DOTS, TOPOLOGY, MOE_INDEX, ROUTE};
+    size_t i;
+    for (i = 0; i < BT_COUNT(calls); i++) {
+        const int call = calls[i];
+        BAD(call, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_ROUTING, -1, 0, f->pr = NULL);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 0, -1, f->r.tokens = -1);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 1, INT64_C(1) << 31, f->r.slots = INT64_C(1) << 31);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 2, -3, f->r.experts = -3);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 3, 11, f->r.rows = 11);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 4, 0, f->r.block_rows = 0);
+        BAD(call, BSR_ITEM_MOE_FIELD, BSR_ARG_ROUTING, 4, (1 << 20) + 1, f->r.block_rows = (1 << 20) + 1);
+        BAD(call, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_ROUTING, -1, INT64_C(1) << 40, f->r.tokens = f->r.slots = 1 << 20);
+    }
+    BAD(GATHER, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_ROUTING, -1, 0, f->r.slot_of = NULL);
+    BAD(GATHER, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_ROUTING, -1, 0, f->r.row_of = NULL);
+    BAD(GATHER, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; f->pweights = NULL; f->r.counts = f->r.offsets = NULL);
+    BAD(GATHER, BSR_ITEM_MOE_SLOT_OF, BSR_ARG_ROUTING, 3, 8, f->r.slot_of[3] = 8);
+    BAD(GATHER, BSR_ITEM_MOE_SLOT_OF, BSR_ARG_ROUTING, 3, -2, f->r.slot_of[3] = -2);
+    BAD(GATHER, BSR_ITEM_MOE_ROW_OF, BSR_ARG_ROUTING, 7, 10, f->r.row_of[7] = 10);
+    BAD(GATHER, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_X, f->x.data = f->out.data);
+    BAD(GATHER, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_ROUTING, f->r.slot_of = (int32_t *)f->out.data);
+    BAD(GATHER, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_X, -1, BSR_I32, f->x.dtype = BSR_I32);
+    BAD(GATHER, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_WEIGHTS, -1, BSR_I8, f->weights.dtype = BSR_I8);
+    BAD(GATHER, BSR_ITEM_BATCH_DIMS, BSR_ARG_X, -1, 1, f->x.batch_dims = 1; f->x.batch[0] = 1);
+    WANTED(GATHER, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_X, 3, 4, f->x.rows = 3);
+    WANTED(GATHER, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, 9, 10, f->out.rows = 9);
+    WANTED(GATHER, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, 6, 7, f->out.cols = 6);
+    WANTED(GATHER, BSR_ITEM_COLS_MISMATCH, BSR_ARG_WEIGHTS, 1, 2, f->weights.cols = 1);
+    BAD(SCATTER_ROWS, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->pinput = NULL);
+    BAD(SCATTER_ROWS, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; f->pinput = NULL; f->beta = 0; f->pweights = NULL);
+    BAD(SCATTER_ROWS, BSR_ITEM_MOE_ROW_OF, BSR_ARG_ROUTING, 0, -2, f->r.row_of[0] = -2);
+    BAD(SCATTER_ROWS, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_WEIGHTS, f->weights.data = f->out.data);
+    BAD(SCATTER_ROWS, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; t_fill(&f->out, FILL_SIGNED); f->pinput = &f->out);
+    WANTED(SCATTER_ROWS, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_X, 4, 10, f->x.rows = 4);
+    WANTED(SCATTER_ROWS, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_INPUT, 3, 4, f->input.rows = 3);
+    BAD(DOTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_DY, -1, 0, f->py = NULL);
+    WANTED(DOTS, BSR_ITEM_COLS_MISMATCH, BSR_ARG_DY, 6, 7, f->y.cols = 6);
+    WANTED(DOTS, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, 1, 2, f->out.cols = 1);
+    BAD(TOPOLOGY, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pm = NULL);
+    BAD(TOPOLOGY, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 10, f->m.nnz = 9);
+    BAD(TOPOLOGY, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, 1, 7, f->r.offsets[1] = 7);
+    BAD(TOPOLOGY, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, 2, 4, f->r.offsets[2] = 4);
+    BAD(TOPOLOGY, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, 3, 12, f->r.offsets[3] = 12);
+    BAD(TOPOLOGY, BSR_ITEM_MOE_OFFSETS, BSR_ARG_ROUTING, 0, 2, f->r.offsets[0] = 2);
+    WANTED(TOPOLOGY, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, 8, 10, f->m.rows = 8);
+    WANTED(TOPOLOGY, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, 12, 18, f->m.cols = 12);
+    WANTED(TOPOLOGY, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 1, 2, f->m.block_rows = 1);
+    BAD(TOPOLOGY, BSR_ITEM_OVERLAP, BSR_ARG_MATRIX, -1, BSR_ARG_ROUTING, f->r.offsets = (int32_t *)f->m.crow_indices;
+        memset(f->r.offsets, 0, 16); f->outputs = 0);
+    BAD(MOE_INDEX, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, 9, f->m.nnz = 9);
+    BAD(MOE_INDEX, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, ANY, f->bytes--);
+    BAD(ROUTE, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_EXPERTS, -1, BSR_F32, f->source.dtype = BSR_F32);
+    BAD(ROUTE, BSR_ITEM_MOE_EXPERT, BSR_ARG_EXPERTS, 5, 3, t_set(&f->source, 0, 2, 1, 3));
+    BAD(ROUTE, BSR_ITEM_MOE_CAPACITY, BSR_ARG_ROUTING, 7, 10, f->r.rows = 8; f->r.status = NULL; f->outputs = 4);
+    BAD(ROUTE, BSR_ITEM_NONE, ANY, ANY, ANY, f->outputs = 0; f->r.status = NULL);
+    BAD(ROUTE, BSR_ITEM_OVERLAP, BSR_ARG_ROUTING, -1, BSR_ARG_ROUTING, f->r.counts = f->r.row_of);
+    BAD(ROUTE, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_ROUTING, -1, 0, f->r.counts = NULL);
+    BAD(ROUTE, BSR_ITEM_ALIGNMENT, BSR_ARG_ROUTING, -1, 8, f->r.status = (uint64_t *)(void *)((char *)f->r.status + 4));
+}
 TEST(bad_sampled) {
     BAD(SAMPLED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT1, -1, 0, f->px = NULL);
     BAD(SAMPLED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT2, -1, 0, f->py = NULL);
@@ -772,6 +950,47 @@ TEST(bad_attention) {
         f->x.rows = f->out.rows = f->lse.rows = 6; f->out.batch_stride[0] = 30; f->lse.batch_stride[0] = 6);
 }
 TEST(bad_maps) {
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_C, -1, 0, f->pp = NULL);
+    BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pc = NULL);
+    BAD(CHAIN, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, ANY, f->pout = NULL);
+    BAD(CHAIN, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, ANY, f->trans = BSR_TRANS_B);
+    BAD(CHAIN, BSR_ITEM_DTYPE_OUT, BSR_ARG_MIDDLE, -1, BSR_F64, f->out.dtype = BSR_F64);
+    BAD(CHAIN, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_MIDDLE, -1, BSR_F32, f->s.dtype = BSR_F16);
+    BAD(CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 11, f->b.rows = 11);
+    BAD(CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MIDDLE, -1, 5, f->out.rows = 5);
+    BAD(CHAIN, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MIDDLE, -1, 4, f->out.cols = 4);
+    BAD(CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_MIDDLE, -1, 6, f->s.rows = 4);
+    BAD(CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 11, f->c.rows = 11);
+    BAD(CHAIN, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, -1, 3, f->bias.cols = 3);
+    BAD(CHAIN, BSR_ITEM_BATCH_DIMS, BSR_ARG_MIDDLE, -1, 0, f->b.batch_dims = 1; f->b.batch[0] = 2);
+    BAD(CHAIN, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->epilogue.beta_ptr = &f->scale);
+    BAD(CHAIN, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, 77, f->epilogue.activation = 77);
+    BAD(CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_BIAS, f->bias.data = f->out.data);
+    BAD(CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_MIDDLE, f->c.data = f->out.data; f->written[1] = f->out.data);
+    BAD(CHAIN, BSR_ITEM_DATA_NULL, BSR_ARG_MIDDLE, -1, 0, f->out.data = NULL);
+    BAD(CHAIN, BSR_ITEM_COL_RANGE, BSR_ARG_A, 0, 4, ((int32_t *)f->s.col_indices)[0] = 4); /* the first that has them */
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0, f->pt = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT1, -1, 0, f->px = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_C, -1, 0, f->pz = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, ANY, f->t.values = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_VALUES_NULL, BSR_ARG_PRODUCT, -1, 0, f->s.values = NULL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, BSR_TRANS_B, f->trans = BSR_TRANS_B);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, BSR_COMBINE_MUL, f->maps.combine = BSR_COMBINE_MUL);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ACTIVATION, BSR_ARG_OPTIONS, -1, 99, f->maps.function = 99);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0, f->maps.dropout_p = 2);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DTYPE_OUT, BSR_ARG_PRODUCT, -1, BSR_F64, f->s.dtype = BSR_F64);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_C, -1, BSR_F32, f->t.dtype = BSR_F16);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_PRODUCT, -1, 6, f->s.nnz = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_MAT2, -1, 6, f->y.rows = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_INNER_MISMATCH, BSR_ARG_C, -1, 11, f->z.rows = 11);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 6, f->trans = BSR_TRANS_A; f->z.rows = 6);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_PRODUCT, f->t.values = f->s.values);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE, -1, BSR_ARG_C, f->z.data = f->t.values; f->t.dtype = BSR_F32);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_OVERLAP, BSR_ARG_PRODUCT, -1, BSR_ARG_BIAS, f->bias.data = f->s.values);
+    BAD(SAMPLED_CHAIN, BSR_ITEM_COL_RANGE, BSR_ARG_PRODUCT, 0, 4, ((int32_t *)f->s.col_indices)[0] = 4);
     BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
     BAD(MAP, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pt = NULL);
     BAD(MAP, BSR_ITEM_MAP_COMBINE, BSR_ARG_OPTIONS, -1, 8, f->maps.combine = 8);
@@ -866,13 +1085,15 @@ TEST(bad_conversions) {
 TEST(any_pointer) {
 #define AT(x) offsetof(fixture, x)
     static const size_t handed[] = {AT(ctx), AT(pa), AT(pp), AT(pt), AT(pm), AT(pb), AT(pc), AT(px), AT(py), AT(pz), AT(pinput),
-                                    AT(pout), AT(mask), AT(indices.c_indices), AT(indices.r_offsets),
-                                    AT(indices.p_indices), AT(indices.q_indices)};
+                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask),
+                                    AT(indices.c_indices), AT(indices.r_offsets), AT(indices.p_indices), AT(indices.q_indices)};
     static const size_t data[] = {AT(a.crow_indices), AT(a.col_indices), AT(a.values), AT(s.crow_indices), AT(s.col_indices),
                                   AT(s.values), AT(t.crow_indices), AT(t.col_indices), AT(t.values), AT(m.crow_indices),
                                   AT(m.col_indices), AT(m.values), AT(b.data), AT(c.data), AT(input.data), AT(left.data),
                                   AT(right.data), AT(bias.data), AT(x.data), AT(y.data), AT(z.data), AT(out.data), AT(lse.data),
                                   AT(rel.data), AT(key.data), AT(blocks.data), AT(db.data), AT(source.data),
+                                  AT(up.data), AT(weights.data), AT(gate_out.values), AT(up_out.values), AT(r.counts),
+                                  AT(r.offsets), AT(r.row_of), AT(r.slot_of), AT(r.status),
                                   AT(first), AT(second), AT(values), AT(buffer)};
     size_t k, pointers = BT_COUNT(handed) + BT_COUNT(data);
     int call, off;
@@ -890,7 +1111,8 @@ TEST(any_pointer) {
                 memcpy((char *)&f + at, &p, sizeof p);
                 status = run(&f, call, &e);
                 if (status != BSR_OK && status != (off ? BSR_MISALIGNED : BSR_NULL_POINTER) &&
-                    t_error.item != BSR_ITEM_OPERAND_KIND && t_error.item != BSR_ITEM_BETA_BOOL)
+                    t_error.item != BSR_ITEM_OPERAND_KIND && t_error.item != BSR_ITEM_BETA_BOOL &&
+                    t_error.item != BSR_ITEM_WORKSPACE)
                     bt_fail(__FILE__, __LINE__, "pointer %d: %s", (int)k, bsr_item_name(t_error.item));
                 if (status != BSR_OK) CHECK_INT(t_error.status, status), CHECK(t_error.operand > 0), check_poison(&f, call);
                 bt.checks++, bt_free_all();
@@ -997,7 +1219,7 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
 TEST(structure_mutators) {
     static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
                                 SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
-                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE,   CONV};
+                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE,   CONV,    GATED};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -1012,14 +1234,15 @@ TEST(structure_mutators) {
                 bt_case("%s, %s, %s", mutators[k].name, call_names[call], type ? "i64" : "i32");
                 which = (int)k;
                 f = fixture_new(call), fixture_point(&f);
-                m = call == SDD || call == SAMPLED ? &f.t : &f.a;
+                m = call == SDD || call == SAMPLED || call == GATED ? &f.t : &f.a;
                 *m = known_matrix(type ? BSR_I64 : BSR_I32);
                 if (call == SAMPLED) f.beta = 0;
                 if (call == SOFTMAX || call == SOFTMAX_BACKWARD || call == BACKWARD || call == MAP)
                     f.t = f.a, t_make_values(&f.t, BSR_F32, PACKED, 0), bt_mark_output(f.t.values);
                 if (call == SOFTMAX_BACKWARD || call == MAP)
                     f.s = f.a, t_make_values(&f.s, BSR_F32, PACKED, 0), t_fill_values(&f.s, FILL_SIGNED);
-                if (call == SDD || call == SAMPLED) bt_mark_output(m->values), memset(m->values, BT_POISON, 7 * 6 * 4);
+                f.pgate_out = f.pup_out = NULL;
+                if (m == &f.t) bt_mark_output(m->values), memset(m->values, BT_POISON, 7 * 6 * 4);
                 f.outputs = 0;
                 if (which == 9 || which == 8) f.sparsity = 0;
                 e = t_exec(0);
@@ -1088,8 +1311,8 @@ static void add_matrix(field *list, int *n, bsr_matrix *m, int alone) { /* alone
 }
 static int collect(fixture *f, field *list, int call) {
     int n = 0;
-    if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS &&
-        (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
+    if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS && (call < GATED || call >= VALIDATE) &&
+        call != ROUTE && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
     if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP || call == CONV_WEIGHTS) add_matrix(list, &n, &f->s, 0);
     add_matrix(list, &n, &f->t, 0), add_matrix(list, &n, &f->m, call == FROM_MASK || call == RANDOM);
@@ -1103,6 +1326,20 @@ static int collect(fixture *f, field *list, int call) {
     if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
     if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
     if (call == TO_DENSE || call == REDUCE) add_dense(list, &n, &f->out);
+    if (call == GATED) {
+        add_dense(list, &n, &f->x), add_dense(list, &n, &f->y), add_dense(list, &n, &f->up);
+        add_matrix(list, &n, &f->gate_out, 0), add_matrix(list, &n, &f->up_out, 0);
+    }
+    if (call == GATHER || call == SCATTER_ROWS || call == DOTS) add_dense(list, &n, &f->x), add_dense(list, &n, &f->out);
+    if (call == GATHER || call == SCATTER_ROWS) add_dense(list, &n, &f->weights);
+    if (call == DOTS) add_dense(list, &n, &f->y);
+    if (call == SCATTER_ROWS) add_dense(list, &n, &f->input);
+    if (call == ROUTE) add_dense(list, &n, &f->source);
+    if (f->r.tokens) {
+        int64_t *const sizes[] = {&f->r.tokens, &f->r.slots, &f->r.experts, &f->r.rows, &f->r.block_rows};
+        int i;
+        for (i = 0; i < 5; i++) list[n].wide = sizes[i], list[n++].is_stride = 2;
+    }
     if (call == BACKWARD) add_dense(list, &n, &f->db);
     if (call == FROM_DENSE || call == PRUNE || call == CONV_PRUNE) add_dense(list, &n, &f->source);
     if (call == FROM_CSR || call == FROM_COO)
@@ -1467,9 +1704,10 @@ TEST(device_status) {
     CHECK_INT(bsr_device_status(0, &error), BSR_OK);
     CHECK(!error.status && !error.item && !error.operand && !error.cuda_error && error.index == -1 && !error.value);
     CHECK_INT(BSR_ITEM_COUNT < 256, 1);
-    for (item = 0; item < 256; item++) { /* only what index arrays may have wrong is a word's */
+    for (item = 0; item < 256; item++) { /* only what index arrays and routings may have wrong is a word's */
         const bsr_status s = bsr_device_status(word_of(BSR_ARG_A, (uint64_t)item, 7), &error);
-        CHECK(s == BSR_BAD_STRUCTURE || s == BSR_BAD_SHAPE || (s == BSR_BAD_ARGUMENT && error.item == BSR_ITEM_STATUS_WORD));
+        CHECK(s == BSR_BAD_STRUCTURE || s == BSR_BAD_SHAPE || (s == BSR_CAPACITY && item == BSR_ITEM_MOE_CAPACITY) ||
+              (s == BSR_BAD_ARGUMENT && error.item == BSR_ITEM_STATUS_WORD));
         if (s != BSR_BAD_ARGUMENT)
             CHECK(error.item == item && error.operand == BSR_ARG_A && error.index == 7 && error.status == (int)s);
         CHECK_INT(bsr_device_status(word_of(BSR_ARG_A, (uint64_t)item, 7), NULL), s);
@@ -1620,7 +1858,8 @@ TEST(supports_is_true) {
     static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
                               BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
                               BSR_OP_MATMUL,      BSR_OP_SCATTER_MM,    BSR_OP_MAP,        BSR_OP_REDUCE,
-                              BSR_OP_SUM_MM,      BSR_OP_CONV,          BSR_OP_CONV_WEIGHT_GRADIENT};
+                              BSR_OP_SUM_MM,      BSR_OP_CONV,          BSR_OP_CONV_WEIGHT_GRADIENT,
+                              BSR_OP_CHAIN_MM,    BSR_OP_SAMPLED_CHAIN_MM};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1643,6 +1882,16 @@ TEST(supports_is_true) {
                     case BSR_OP_SUM_MM: {
                         bsr_term term = BSR_ZERO;
                         term.a = &a, term.b = &b, term.alpha = 1, status = bsr_sum_mm(ctx, 0, NULL, &term, 1, NULL, &c, &e);
+                        break;
+                    }
+                    case BSR_OP_CHAIN_MM: { /* all in one type but the result */
+                        bsr_dense middle = t_output(in, 4, 5, ROW, NO_BATCH), last = t_output(out, 6, 5, ROW, NO_BATCH);
+                        status = bsr_chain_mm(ctx, BSR_TRANS_C, &a, &b, NULL, &middle, 0, NULL, 1, &a, NULL, &last, &e);
+                        break;
+                    }
+                    case BSR_OP_SAMPLED_CHAIN_MM: {
+                        bsr_matrix middle = t_matrix_output(&a, in, PACKED);
+                        status = bsr_sampled_chain_mm(ctx, 0, 1, &x, &y, NULL, NULL, &middle, 0, NULL, 1, &b, NULL, &c, &e);
                         break;
                     }
                     case BSR_OP_CONV:
@@ -1787,13 +2036,18 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"all_operations_are_called", all_operations_are_called},
         {"valid_calls", valid_calls},
+        {"timing", timing},
         {"every_call", every_call},
         {"bad_products", bad_products},
         {"bad_gradients", bad_gradients},
         {"matmul_operands", matmul_operands},
         {"bad_integers", bad_integers},
         {"bad_scatter", bad_scatter},
-        {"bad_sampled", bad_sampled},
+        {"bad_gated", bad_gated},
+                                {"bad_routings", bad_routings},
+                                {"bad_gated", bad_gated},
+                                {"bad_routings", bad_routings},
+                                {"bad_sampled", bad_sampled},
         {"bad_rows", bad_rows},
         {"bad_maps", bad_maps}, {"bad_attention", bad_attention},
         {"bad_conversions", bad_conversions},

@@ -538,6 +538,171 @@ TEST(sizes_beyond_counting) { /* of operands without elements, and lists of no c
     }
 }
 
+/* Convolutions whose stride leaves the image at once: any such stride is the same. */
+TEST(conv_strides_beyond_counting) {
+    static const int64_t strides[] = {9, INT64_C(1) << 40, INT64_MAX};
+    int order, form, k;
+    for (order = 0; order < 2; order++)
+        for (form = 0; form < 4; form++) { /* form 3: depthwise */
+            const int64_t size[2] = {form == 1 ? 1 : 4, form == 2 ? 1 : 5}, one[2] = {1, 1}, c = form == 3 ? 6 : 4;
+            const int bc = (bt_case("order %d, form %d", order, form), form == 3 ? 1 : 2);
+            bsr_matrix w = matrix(BSR_F32, 3, 2, 2, bc, NO_BATCH), grad;
+            float x[3 * 6 * 20], y[3 * 6], dx[2][3 * 6 * 20], dy[2][3 * 6], bias[6];
+            bsr_dense image, result, lines = bsr_dense_row_major(bias, BSR_F32, 6, 1), channels;
+            bsr_epilogue epilogue = BSR_ZERO;
+            void *first = NULL;
+            int i;
+            for (i = 0; i < 3 * 6 * 20; i++) x[i] = (float)bt_below(9) - 4;
+            for (i = 0; i < 3 * 6; i++) y[i] = (float)bt_below(9) - 4;
+            for (i = 0; i < 6; i++) bias[i] = (float)i;
+            while (!w.nnz || (w.flags & BSR_MATRIX_RAGGED)) w = matrix(BSR_F32, 3, 2, 2, bc, NO_BATCH);
+            channels = bsr_dense_row_major(bias, BSR_F32, c, 1);
+            grad = t_matrix_output(&w, BSR_F32, PACKED);
+            for (k = 0; k < 3; k++) {
+                bsr_conv_shape shape = BSR_ZERO;
+                bsr_exec e = t_exec(0);
+                shape.dims = 2, shape.kernel[0] = 1, shape.kernel[1] = form == 3 ? 2 : 1, shape.groups = form == 3 ? 6 : 1;
+                if (form == 2) shape.kernel[1] = 1;
+                shape.stride[0] = shape.stride[1] = strides[k];
+                CHECK_INT(bsr_conv_size(&shape, 1, size[1]), 1);
+                image = bsr_dense_image(x, BSR_F32, order, 2, size, 3, c);
+                result = bsr_dense_image(dy[k > 0], BSR_F32, order, 2, one, 3, 6), epilogue.bias = &lines;
+                if (!RUN_OK(bsr_conv(t_context(0), 0, NULL, 1, 0, &shape, &w, &image, &epilogue, &result, &e))) return;
+                result = bsr_dense_image(y, BSR_F32, order, 2, one, 3, 6), epilogue.bias = &channels;
+                image = bsr_dense_image(dx[k > 0], BSR_F32, order, 2, size, 3, c);
+                RUN_OK(bsr_conv(t_context(0), 0, NULL, 1, BSR_TRANS_A, &shape, &w, &result, &epilogue, &image, &e));
+                image = bsr_dense_image(x, BSR_F32, order, 2, size, 3, c);
+                RUN_OK(bsr_conv_weight_gradient(t_context(0), 0, NULL, 1, &shape, &result, &image, &grad, &e));
+                if (!k) first = outputs(NULL, 0);
+                else {
+                    void *now = outputs(NULL, 0);
+                    CHECK(bt_same_bytes(first, now, output_bytes())), free(now);
+                    CHECK(bt_same_bytes(dy[0], dy[1], sizeof(float) * 18));
+                    CHECK(bt_same_bytes(dx[0], dx[1], sizeof(float) * (size_t)(3 * c * size[0] * size[1])));
+                }
+            }
+            free(first);
+        }
+}
+/* Few of many blocks: the same places as in one long row of as many, which is short of words of bits; and where bits would need a
+   terabyte. */
+TEST(few_of_many_blocks) {
+    enum { R = 19000, C = 33, K = 700, ITEMS = 3 };
+    const double sparsity = 1 - (double)K / ((double)R * C);
+    int64_t *crow = (int64_t *)bt_alloc(ITEMS * (R + 1) * 8, 8), *col = (int64_t *)bt_alloc(ITEMS * K * 8, 8), item, r, p;
+    int64_t *ends = (int64_t *)bt_alloc(ITEMS * 2 * 8, 8), *place = (int64_t *)bt_alloc(ITEMS * K * 8, 8);
+    bsr_matrix m = bsr_matrix_make(R * 2, C * 3, 2, 3, K, crow, col, BSR_I64, NULL, BSR_F32), line = m;
+    bsr_exec e = t_exec(0);
+    bt_mark_output(crow), bt_mark_output(col), bt_mark_output(ends), bt_mark_output(place);
+    line = bsr_matrix_make(1, (int64_t)R * C, 1, 1, K, ends, place, BSR_I64, NULL, BSR_F32);
+    m = bsr_matrix_batched(m, ITEMS, R + 1, K, 0), line = bsr_matrix_batched(line, ITEMS, 2, K, 0);
+    if (!RUN_OK(bsr_random_pattern(t_context(0), 5, sparsity, &m, &e))) return;
+    RUN_OK(bsr_random_pattern(t_context(0), 5, sparsity, &line, &e));
+    CHECK_INT(m.nnz, K), CHECK_INT(line.nnz, K), CHECK_INT(bsr_validate(t_context(0), &m, &e), BSR_OK);
+    for (item = 0; item < ITEMS; item++)
+        for (r = 0; r < R; r++)
+            for (p = crow[item * (R + 1) + r]; p < crow[item * (R + 1) + r + 1]; p++)
+                CHECK(r * C + col[item * K + p] == place[item * K + p]);
+    m = bsr_matrix_make(4, INT64_C(1) << 42, 1, 1, 3, crow, col, BSR_I64, NULL, BSR_F32);
+    RUN_OK(bsr_random_pattern(t_context(0), 5, 1 - 3.0 / (4.0 * (double)(INT64_C(1) << 42)), &m, &e));
+    CHECK_INT(m.nnz, 3), CHECK_INT(bsr_validate(t_context(0), &m, &e), BSR_OK);
+    m.nnz = 3, RUN_OK(bsr_random_pattern(t_context(0), 5, 1, &m, &e)), CHECK_INT(m.nnz, 0), CHECK_INT(crow[4], 0);
+}
+/* Sums of columns, more of them than a task holds: with the transposed index and without. */
+TEST(more_columns_than_sums) {
+    enum { C = 3 * 8192 + 5, K = 4000 };
+    const int64_t widths[] = {1, 3, 2000};
+    int w;
+    for (w = 0; w < 3; w++) {
+        const int64_t bc = widths[w], cols = (C + bc - 1) / bc;
+        int32_t crow[2] = {0, 0}, *col = (bt_case("blocks of %d columns", (int)bc), (int32_t *)bt_alloc(K * 4, 4));
+        bsr_matrix m;
+        double *want = (double *)bt_alloc((size_t)(cols * bc) * 8, 8), *got = (double *)bt_alloc((size_t)(cols * bc) * 8, 8);
+        bsr_dense d = bsr_dense_row_major(got, BSR_F64, 1, cols * bc);
+        bsr_exec e = t_exec(0);
+        float *v;
+        int64_t i, n = 0, j;
+        bt_mark_output(got);
+        for (i = 0; i < cols && n < K; i++)
+            if (cols < K || bt_below(8) == 0) col[n++] = (int32_t)i;
+        crow[1] = (int32_t)n, v = (float *)bt_alloc((size_t)(n * bc) * 4, 4), memset(want, 0, (size_t)(cols * bc) * 8);
+        for (i = 0; i < n * bc; i++) v[i] = (float)bt_below(100);
+        for (i = 0; i < n; i++)
+            for (j = 0; j < bc; j++) want[col[i] * bc + j] += (double)v[i * bc + j];
+        m = bsr_matrix_make(1, cols * bc, 1, bc, n, crow, col, BSR_I32, v, BSR_F32);
+        for (i = 0; i < 2; i++) {
+            if (i) t_attach_transposed(&m);
+            RUN_OK(bsr_reduce(t_context(0), BSR_REDUCE_SUM, BSR_OVER_COLS, &m, &d, &e));
+            CHECK(bt_same_bytes(got, want, (size_t)(cols * bc) * 8));
+        }
+    }
+}
+/* What is written into a file, of operands with strides that no element needs. */
+TEST(files_of_unused_strides) {
+    unsigned char plain[2048], odd[2048];
+    uint64_t bytes[2];
+    int k, i;
+    for (k = 0; k < 8; k++) {
+        int32_t crow[2] = {0, 1}, col[1] = {0};
+        float values[6] = {1, 2, 3, 4, 5, 6};
+        const int64_t br = k & 1 ? 1 : 2, bc = k & 2 ? 1 : 3;
+        bsr_matrix m = bsr_matrix_make(br, bc, br, bc, 1, crow, col, BSR_I32, values, BSR_F32), n;
+        const t_shape batch = (bt_case("%d", k), t_batch(1, k & 4 ? 1 : 2, 0, 0, 0));
+        bsr_dense d = t_random(BSR_F32, k & 1 ? 1 : 4, k & 2 ? 1 : 3, ROW, batch, 0, FILL_SIGNED), f = d;
+        bsr_named items[2];
+        n = m;
+        n.value_strides[0] = INT64_MAX;
+        n.value_strides[1] = k & 1 ? INT64_MAX : bc, n.value_strides[2] = k & 2 ? INT64_MAX : 1;
+        if (k & 1) f.row_stride = INT64_MAX;
+        if (k & 2) f.col_stride = INT64_MAX - 1;
+        if (k & 4) f.batch_stride[0] = INT64_MAX;
+        for (i = 0; i < 2; i++) {
+            items[0].name = "m", items[0].value = bsr_operand_sparse(i ? &n : &m);
+            items[1].name = "d", items[1].value = bsr_operand_dense(i ? &f : &d);
+            CHECK_INT(bsr_write_safetensors(items, 2, i ? odd : plain, sizeof odd, &bytes[i], &t_error), BSR_OK);
+        }
+        CHECK(bytes[0] == bytes[1] && bt_same_bytes(plain, odd, (size_t)bytes[0]));
+    }
+}
+/* Any number may stand where a dtype does. */
+TEST(dtypes_beyond_counting) {
+    static const int numbers[] = {64, 33, 32, 31, -1, -2, INT32_MAX, INT32_MIN};
+    int k;
+    for (k = 0; k < 8; k++) {
+        const bsr_matrix mask = (bt_case("%d", numbers[k]), matrix(BSR_F32, 3, 4, 2, 3, NO_BATCH));
+        bsr_dense q = input(BSR_F32, 6, 5, NO_BATCH), v = input(BSR_F32, 12, 5, NO_BATCH), lse = input(BSR_F32, 6, 1, NO_BATCH);
+        bsr_dense dq = output(BSR_F32, 6, 5, NO_BATCH);
+        bsr_exec e = t_exec(0);
+        q.dtype = numbers[k];
+        CHECK_INT(bsr_attention_backward(t_context(0), 1, &q, &v, &v, &mask, NULL, &q, &lse, &q, &dq, NULL, NULL, &e),
+                  BSR_BAD_DTYPE);
+        CHECK_INT(bsr_attention_merge(t_context(0), 1, &q, &lse, &dq, NULL, &e), BSR_BAD_DTYPE);
+    }
+}
+/* A filter whose taps are one: where it lies is seen by its own strides, also by a query. A sparsity that is none is refused
+   before anything is copied. */
+TEST(filters_of_one_tap) {
+    float data[20 + 5 * 24];
+    int32_t crow[6], col[5 * 24];
+    int k;
+    for (k = 0; k < 2; k++) {
+        bsr_conv_shape shape = BSR_ZERO;
+        bsr_exec e = (bt_case("%d", k), t_exec(0));
+        bsr_matrix m = bsr_matrix_make(0, 0, 1, 1, 5 * 24, crow, col, BSR_I32, data + 20, BSR_F32);
+        bsr_dense filter;
+        bsr_plan plan;
+        int i;
+        for (i = 0; i < 20; i++) data[i] = (float)(i + 1);
+        shape.dims = 2, shape.kernel[0] = 2, shape.kernel[1] = 3;
+        filter = bsr_dense_filter(data, BSR_F32, BSR_CHANNELS_LAST, &shape, 5, 4);
+        filter.row_stride = 4, filter.batch_stride[0] = filter.batch_stride[1] = 0;
+        e.query = k ? NULL : &plan;
+        CHECK_INT(bsr_conv_prune(t_context(0), &filter, -1, 0, &m, &e), BSR_BAD_ARGUMENT);
+        CHECK_INT(bsr_conv_prune(t_context(0), &filter, 0, 0, &m, &e), BSR_OK);
+        for (i = 0; i < 5 * 24 && k; i++) CHECK(data[20 + i] == (float)(i / 24 * 4 + i % 4 + 1));
+    }
+}
+
 /* Prefetched addresses come of the call's own numbers, not of what stood on the stack: seen by sanitizers of pointers and memory.
  */
 static void __attribute__((noinline)) dirty(void) {
@@ -570,6 +735,12 @@ int main(int argc, char **argv) {
         {"unused_strides", unused_strides},
         {"batches_beyond_counting", batches_beyond_counting},
         {"sizes_beyond_counting", sizes_beyond_counting},
+        {"conv_strides_beyond_counting", conv_strides_beyond_counting},
+        {"few_of_many_blocks", few_of_many_blocks},
+        {"more_columns_than_sums", more_columns_than_sums},
+        {"files_of_unused_strides", files_of_unused_strides},
+        {"dtypes_beyond_counting", dtypes_beyond_counting},
+        {"filters_of_one_tap", filters_of_one_tap},
         {"stack_of_others", stack_of_others},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

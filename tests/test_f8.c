@@ -15,6 +15,7 @@ static void copy_by_product(int isa, const bsr_dense *b, const bsr_dense *out, i
     t_store(one, dtype, 0, 1);
     CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, b, out, NULL), BSR_OK);
 }
+static double worst[2]; /* errors of long sums, as a part of all magnitudes: promoted, fast */
 static int same_number(double got, double want) {
     return want != want ? got != got : got == want && !signbit(got) == !signbit(want);
 }
@@ -249,6 +250,69 @@ TEST(matrices) {
                     }
             }
 }
+/* Numbers of the test's own: as t_fill would make them, but fast. */
+static void fill(void *data, int64_t count, int dtype, int positive) {
+    uint8_t table[64];
+    uint64_t bits = 0;
+    int64_t i;
+    for (i = 0; i < 64; i++) table[i] = t_encode8(t_draw(positive ? FILL_POSITIVE : FILL_SIGNED, dtype), dtype);
+    for (i = 0; i < count; i++, bits >>= 6) {
+        if (i % 10 == 0) bits = bt_random();
+        ((uint8_t *)data)[i] = table[bits & 63];
+    }
+}
+/* A sum against float64, within what the header promises; fast: it may stay in a tensor core. */
+static void check_long_sum(const char *what, double got, double sum, double all, int64_t k, int fast) {
+    const double step = 33.0 / 32 * 0x1p-13 * (double)(fast ? k : 128), error = fabs(got - sum) / all;
+    const double bound = (double)(k + 2) * 0x1p-24 + (REF_F8_ERROR > 0 ? fmin(step, 1) : 0);
+    bt.checks++;
+    if (error > worst[fast]) worst[fast] = error;
+    if (!(error <= bound)) bt_fail(__FILE__, __LINE__, "%s: %.9g, not %.9g: off by %.3g, not %.3g", what, got, sum, error, bound);
+}
+/* Long sums, of numbers above zero and of any: one row of blocks, and a sampled block of the same inner size. */
+static void long_sum(int64_t k, int64_t block, int a_type, int b_type, int positive, int fast) {
+    const int64_t cols = 16, n = 64;
+    bsr_exec e = t_exec(fast ? BSR_EXEC_FAST_ACCUM : 0);
+    t_spec s = t_spec_of(a_type, block, block, 1, k / block, k / block), one = t_spec_of(BSR_F32, n, n, 1, 1, 1);
+    bsr_matrix a, c;
+    bsr_dense b, out, mat1, mat2;
+    int64_t i, j, x, way;
+    s.kind = FILL_INTEGER, s.layout = PACKED, a = t_matrix(&s), fill(a.values, block * k, a_type, positive);
+    one.layout = PACKED, c = t_matrix(&one), c = t_matrix_output(&c, BSR_F32, PACKED);
+    b = bsr_dense_col_major(bt_alloc((size_t)(k * cols), 64), b_type, k, cols), fill(b.data, k * cols, b_type, positive);
+    mat1 = bsr_dense_row_major(bt_alloc((size_t)(k * n), 64), a_type, n, k), fill(mat1.data, k * n, a_type, positive);
+    mat2 = bsr_dense_col_major(bt_alloc((size_t)(k * n), 64), b_type, k, n), fill(mat2.data, k * n, b_type, positive);
+    out = t_output(BSR_F32, block, cols, ROW, NO_BATCH);
+    if (!RUN_OK(bsr_dense_mm(t_any_context(), 0, &a, &b, &out, &e))) return;
+    if (!RUN_OK(bsr_sampled_addmm(t_any_context(), 0, NULL, 1, &mat1, &mat2, &c, &e))) return;
+    for (i = 0; i < n && !bt.unwanted; i += 9)
+        for (j = 0; j < cols; j += 5) {
+            double sum[2] = {0, 0}, all[2] = {0, 0};
+            for (x = 0; x < k; x++)
+                for (way = 0; way < 2; way++) {
+                    const int64_t at = t_value_at(&a, 0, x / block, i, x % block);
+                    const int64_t row = t_col(&a, 0, x / block) * block + x % block;
+                    const double p = way ? t_get(&mat1, 0, i, x) * t_get(&mat2, 0, x, j)
+                                         : t_load(a.values, a_type, at) * t_get(&b, 0, row, j);
+                    sum[way] += p, all[way] += fabs(p);
+                }
+            check_long_sum("product", t_get(&out, 0, i, j), sum[0], all[0], k, fast);
+            check_long_sum("sampled product", t_load(c.values, BSR_F32, t_value_at(&c, 0, 0, i, j)), sum[1], all[1], k, fast);
+        }
+}
+TEST(long_sums) {
+    static const int64_t lengths[] = {128, 1024, 8192, 65536};
+    int n, way, t, block;
+    for (n = 0; n < 4; n++)
+        for (way = 0; way < 4; way++)
+            for (t = 0; t < (lengths[n] > 8192 ? 1 : 4); t++)
+                for (block = 64; block <= 128; block *= 2) {
+                    bt_case("%d products, %s, %s x %s, blocks of %d%s", (int)lengths[n],
+                            way & 1 ? "above zero" : "of either sign",
+                            bsr_dtype_name(eights[t % 2]), bsr_dtype_name(eights[t / 2]), block, way & 2 ? ", fast" : "");
+                    long_sum(lengths[n], block, eights[t % 2], eights[t / 2], way & 1, way / 2);
+                }
+}
 /* Who takes them, who refuses and how. */
 TEST(who_takes_them) {
     const bsr_context *ctx = t_any_context();
@@ -292,11 +356,13 @@ int main(int argc, char **argv) {
         {"saturation", saturation},
         {"sampled_products", sampled_products},
         {"sums_of_products", sums_of_products},
+        {"long_sums", long_sums},
         {"matrices", matrices},
         {"who_takes_them", who_takes_them},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
-    if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);
+    if (bt.verbose)
+        printf("largest error / bound: %.3g; of long sums, of |A||B|: %.3g, fast %.3g\n", ref_worst, worst[0], worst[1]);
     t_contexts_end();
     return failed;
 }

@@ -4,7 +4,8 @@
 #include "../bsrsparse.h"
 #include "ref_maps.h"
 
-static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
+static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL, BSR_E4M3, BSR_E5M2};
+enum { TYPES = (int)BT_COUNT(dtypes) };
 static const int floats[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 static const int64_t blocks[][2] = {{1, 1},  {2, 2},   {3, 5},   {8, 4},  {16, 16}, {1, 40},
                                     {17, 1}, {32, 64}, {64, 64}, {7, 48}, {2, 1100}};
@@ -49,7 +50,7 @@ TEST(map_functions) {
     int f, t, gradient, isa;
     for (f = 0; f < FUNCTIONS; f++)
         for (gradient = 0; gradient < 2; gradient++)
-            for (t = 0; t < 5; t++)
+            for (t = 0; t < TYPES; t += t == 4 ? 4 : 1)
                 for (isa = 1; isa <= 3; isa++) {
                     const int b = (int)bt_below(BLOCK_SIZES - 1), layout = (int)bt_below(BLOCKS_LAYOUTS),
                               form = (int)bt_below(FORMS);
@@ -78,7 +79,8 @@ TEST(map_operands) {
     for (combine = BSR_COMBINE_ADD; combine <= BSR_COMBINE_GRADIENT; combine++)
         for (b = 0; b < BLOCK_SIZES; b++)
             for (kind = 0; kind < 7; kind++) { /* a matrix, full, row, column, one, of one item, none */
-                const int type = dtypes[bt_below(5)], of_y = dtypes[bt_below(bt_below(2) ? 2 : 8)], form = (int)bt_below(FORMS);
+                const int type = dtypes[bt_below(5)], of_y = dtypes[bt_below(bt_below(2) ? 2 : TYPES)];
+                const int form = (int)bt_below(FORMS);
                 const int out_type = bt_below(3) ? type : dtypes[bt_below(5)], f = functions[bt_below(3) ? 0 : bt_below(6)];
                 bsr_map_options o = options_of(f, combine, bt_below(2) ? BSR_MAP_AFTER : 0);
                 bsr_matrix x, m, out;
@@ -128,8 +130,8 @@ static bsr_matrix edge_matrix(int dtype, int64_t cols) {
 /* Any type to any other, and what happens beyond their ends. */
 TEST(map_conversions) {
     int from, to, isa, cols;
-    for (from = 0; from < 8; from++)
-        for (to = 0; to < 8; to++)
+    for (from = 0; from < TYPES; from++)
+        for (to = 0; to < TYPES; to++)
             for (isa = 1; isa <= 3; isa++)
                 for (cols = 1; cols < 33; cols += 31) {
                     bsr_matrix x, out;
@@ -239,7 +241,7 @@ TEST(reduce_lines) {
     for (kind = BSR_REDUCE_SUM; kind <= BSR_REDUCE_MEAN_ALL; kind++)
         for (over = BSR_OVER_ROWS; over <= BSR_OVER_ALL; over++)
             for (b = 0; b < BLOCK_SIZES; b++)
-                for (t = (int)bt_below(2); t < 8; t += (int)bt_range(1, 3)) {
+                for (t = (int)bt_below(2); t < TYPES; t += (int)bt_range(1, 3)) {
                     const int form = (int)bt_below(FORMS), layout = (int)bt_below(BLOCKS_LAYOUTS), indexed = (int)bt_below(2);
                     const int whole = kind == BSR_REDUCE_SUM || kind == BSR_REDUCE_MAX_ABS || kind == BSR_REDUCE_SUM_ABS;
                     const int out_type = whole && bt_below(3) == 0 ? (bt_below(2) ? BSR_I32 : BSR_I64) : floats[bt_below(4)];

@@ -8,6 +8,7 @@
 #include "operations.h"
 #include "ref_maps.h"
 #include "ref_conv.h"
+#include "ref_moe.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
 #define T_RANDOM_OPERATIONS T_ALL_OPERATIONS
@@ -22,7 +23,9 @@
 #define T_HAS(dtype) ((void)(dtype), 1) /* reduced builds hold a few types */
 #endif
 static const bsr_context *cpu(void) { return t_context(T_CPU); }
-static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
+static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32,  BSR_F64,
+                                                                                BSR_I8,   BSR_E4M3, BSR_E5M2};
+enum { TYPES = (int)BT_COUNT(all) };
 
 /* ---------------------------------------------------------------------------------------------- */
 /* draws                                                                                          */
@@ -35,7 +38,13 @@ static int type_of(const int *types, int n, int64_t turn) {
     return types[turn % n];
 }
 static int a_float(int64_t turn) { return type_of(floats, 4, turn); }
-static int a_type(int64_t turn) { return type_of(all, 5, turn); }
+static int a_type(int64_t turn) { return type_of(all, TYPES, turn); }
+/* A type of results: its own or a wider one. */
+static int result_of(int type) {
+    static const int eights[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_E4M3, BSR_E5M2};
+    if (t_is_f8(type)) return eights[bt_below(5)];
+    return bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+}
 static int64_t one_of(int64_t a, int64_t b, int64_t c, int64_t d) {
     const int64_t at = bt_below(4);
     return at == 0 ? a : at == 1 ? b : at == 2 ? c : d;
@@ -109,7 +118,9 @@ static void poison(const void *data) {
             const bsr_exec *const e = &exec_;           \
             if (!ctx) continue;                         \
             way = way_, poison(out);                    \
-            if (RUN_OK(call)) compare;                  \
+            if (RUN_OK(call)) {                         \
+                compare;                                \
+            }                                           \
         }                                               \
         way = 0, (void)T_WAY(0);                        \
     } while (0)
@@ -137,9 +148,9 @@ static void product(int turn, int plain) {
     static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
     static const int acts[] = {BSR_ACT_NONE,      BSR_ACT_RELU, BSR_ACT_GELU,          BSR_ACT_GELU_TANH,
                                BSR_ACT_GELU_TANH, BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide, whole = !t_is_float(out_type);
-    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || bt_below(2) ? out_type : (int)BSR_F32;
+    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || (bt_below(2) && !t_is_f8(out_type)) ? out_type : (int)BSR_F32;
     const uint32_t op = bt_below(3) ? 0 : BSR_TRANS_A;
     const unsigned has = plain ? 0 : (unsigned)bt_below(16), bias_row = (unsigned)bt_below(2);
     t_spec s = some_spec(type, FILL_SIGNED, 200);
@@ -155,7 +166,7 @@ static void product(int turn, int plain) {
     a = t_matrix(&s), n = some_columns(&s, easy ? 288 : 200);
     if (op && bt_below(4)) t_attach_transposed(&a);
     rows = op ? a.cols : a.rows;
-    b = t_random(type, op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    b = t_random(t_mixed(type), op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
     out = t_output(out_type, rows, n, some_layout(), s.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
     left = t_random(other, rows, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
@@ -184,7 +195,7 @@ static void random_dense_mm(int turn) { product(turn, 1); }
 /* Sums of products: terms of all kinds; or of one kind and one sparsity, which kernels take together. */
 static void random_sum_mm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(4)] : wide, whole = !t_is_float(out_type);
     const int count = (int)bt_range(1, bt_below(4) ? 3 : BSR_TERMS_MAX), alike = bt_below(2) == 0, flip = bt_below(3) == 0;
     t_spec first = some_spec(type, FILL_SIGNED, 150), s;
@@ -194,7 +205,7 @@ static void random_sum_mm(int turn) {
     bsr_epilogue f = BSR_ZERO;
     ref_result want;
     int64_t n, rows;
-    int t, layout = some_layout();
+    int t, of_lines, layout = some_layout();
     const int order = (int)bt_below(3);
     const double alpha = whole ? (double)bt_range(-2, 2) : 1, beta = bt_below(2) ? 0 : whole ? 2 : bt_uniform();
     first.batch = bt_below(3) ? NO_BATCH : first.batch, first.ragged = first.ragged && first.batch.dims;
@@ -214,8 +225,8 @@ static void random_sum_mm(int turn) {
         a[t] = t_matrix(&s);
         if (turned) t_attach_transposed(&a[t]);
         if (!alike) layout = some_layout();
-        b[t] = t_random(type, turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
-                        FILL_SIGNED);
+        b[t] = t_random(t_mixed(type), turned ? a[t].rows : a[t].cols, n, layout,
+                        t && !alike ? narrowed(first.batch) : first.batch, 0, FILL_SIGNED);
         terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0;
         terms[t].alpha = bt_below(alike ? 6 : 2) ? alpha : whole ? (double)bt_range(-2, 2) : bt_below(4) ? bt_uniform() - 0.5 : 0;
     }
@@ -227,9 +238,10 @@ static void random_sum_mm(int turn) {
     }
     out = t_output(out_type, rows, n, some_layout(), first.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(first.batch), 0, FILL_SIGNED);
-    left = t_random(whole ? (int)BSR_I32 : out_type, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    right = t_random(whole ? (int)BSR_I32 : out_type, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
-    bias = t_random(whole ? (int)BSR_I32 : out_type, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    of_lines = whole ? (int)BSR_I32 : t_is_f8(out_type) ? (int)BSR_F16 : out_type;
+    left = t_random(of_lines, rows, 1, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    right = t_random(of_lines, 1, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
+    bias = t_random(of_lines, bt_below(2) ? 1 : rows, n, ROW, narrowed(first.batch), 0, FILL_SIGNED);
     f.bias = bt_below(3) ? NULL : &bias, f.left_alpha = bt_below(3) ? NULL : &left, f.right_alpha = bt_below(3) ? NULL : &right;
     f.activation = whole ? BSR_ACT_NONE : (int)bt_below(5);
     describe(&first, flip ? ", A^T" : "");
@@ -238,9 +250,79 @@ static void random_sum_mm(int turn) {
     want = ref_sum_mm(beta, &input, terms, count, &f, out_type, 0);
     EACH_WAY(out.data, bsr_sum_mm(ctx, beta, &input, terms, count, &f, &out, e), REF_COMPARE(&out, &want, REF_ANY));
 }
+/* Two products; the second is held against what the first gave. */
+static void random_chain_mm(int turn) {
+    const int type = a_type(turn), out_type = type == BSR_I8 ? bt_below(2) ? BSR_I32 : BSR_I8 : type, whole = type == BSR_I8;
+    const uint32_t ta = bt_below(3) ? 0 : BSR_TRANS_A, tc = bt_below(3) ? 0 : BSR_TRANS_C;
+    t_spec s = some_spec(type, FILL_SIGNED, 120), last = some_spec(type, FILL_SIGNED, 120);
+    bsr_epilogue inner = BSR_ZERO, outer = BSR_ZERO;
+    bsr_dense b, middle, out, bias, input;
+    const double beta = bt_below(2) ? 0 : whole ? 2 : 0.5, alpha = whole ? 2 : 0.75;
+    bsr_matrix a, c;
+    ref_result want, want_out;
+    int64_t h, n;
+    s.batch = bt_below(3) ? NO_BATCH : s.batch, s.ragged = s.ragged && s.batch.dims;
+    h = ta ? s.c * s.block_cols : s.r * s.block_rows; /* the second has as many */
+    *(tc ? &last.block_rows : &last.block_cols) = ta ? s.block_cols : s.block_rows, *(tc ? &last.r : &last.c) = ta ? s.c : s.r;
+    last.nnz = last.r * last.c * bt_range(5, 90) / 100, last.batch = narrowed(s.batch);
+    last.ragged = last.ragged && last.batch.dims;
+    n = some_columns(&s, easy ? 160 : 80);
+    if (some_columns(&last, 160) < n) n = some_columns(&last, n);
+    describe(&s, ta ? ", A^T" : ""), describe(&last, tc ? ", C^T" : ""), bt_describe("%d columns, beta %g", (int)n, beta);
+    a = t_matrix(&s), c = t_matrix(&last);
+    if (ta && bt_below(4)) t_attach_transposed(&a);
+    if (tc && bt_below(4)) t_attach_transposed(&c);
+    b = t_random(type, ta ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    middle = t_output(type, h, n, some_layout(), s.batch);
+    out = t_output(out_type, tc ? c.cols : c.rows, n, some_layout(), s.batch);
+    bias = t_random(whole ? (int)BSR_I32 : bsr_dtype_size(type) == 1 ? (int)BSR_F32 : type, h, 1, ROW, narrowed(s.batch), 0,
+                    FILL_SIGNED);
+    input = t_random(out_type, out.rows, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    inner.bias = bt_below(2) ? &bias : NULL, inner.activation = whole ? 0 : (int32_t)bt_below(5);
+    outer.activation = whole ? 0 : (int32_t)bt_below(5);
+    want = ref_dense_addmm(0, NULL, 1, ta, &a, &b, &inner, type, 0);
+    EACH_WAY(out.data, bsr_chain_mm(ctx, ta | tc, &a, &b, &inner, &middle, beta, &input, alpha, &c, &outer, &out, e),
+             REF_COMPARE(&middle, &want, REF_ANY);
+             want_out = ref_dense_addmm(beta, &input, alpha, tc ? BSR_TRANS_A : 0, &c, &middle, &outer, out_type, 0);
+             REF_COMPARE(&out, &want_out, REF_ANY); poison(middle.data));
+}
+/* Products at stored blocks, an activation of theirs, a product of that. */
+static void compare_sampled_chain(const ref_result *want, const bsr_map_options *f, const bsr_matrix *product,
+                                  const bsr_matrix *middle, uint32_t op, const bsr_dense *c, const bsr_dense *out) {
+    const bsr_operand none = BSR_ZERO;
+    const ref_result then = ref_dense_addmm(0, NULL, 1, op, middle, c, NULL, out->dtype, 0);
+    REF_COMPARE_MATRIX(product, want, REF_ANY);
+    REF_CHECK_MAP(f, 1, product, 0, none, middle, 0);
+    REF_COMPARE(out, &then, REF_ANY);
+    poison(product->values), poison(middle->values);
+}
+static void random_sampled_chain_mm(int turn) {
+    const int type = a_type(turn), kept = type == BSR_I8 ? (int)BSR_F32 : type;
+    const uint32_t trans = bt_below(3) ? 0 : BSR_TRANS_A;
+    const int middle_type = type == BSR_I8 ? (int)BSR_F32 : type;
+    t_spec s = some_spec(type, FILL_SIGNED, 120);
+    const int64_t k = some_columns(&s, easy ? 160 : 80), n = some_columns(&s, easy ? 160 : 80);
+    bsr_map_options f = BSR_ZERO;
+    bsr_matrix bare, product, middle;
+    bsr_dense x, y, c, out;
+    ref_result want;
+    s.nnz = s.r * s.c * bt_range(5, 90) / 100, f.function = (int32_t)bt_below(5);
+    describe(&s, trans ? ", A^T" : ""), bt_describe("K %d, %d columns, activation %d", (int)k, (int)n, f.function);
+    bare = t_matrix(&s), product = t_matrix_output(&bare, kept, some_blocks());
+    middle = t_matrix_output(&bare, middle_type, some_blocks());
+    if (trans && bt_below(4)) t_attach_transposed(&middle);
+    x = t_random(type, bare.rows, k, some_layout(), s.batch, 0, FILL_SIGNED);
+    y = t_random(type, k, bare.cols, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    c = t_random(middle_type, trans ? bare.rows : bare.cols, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    out = t_output(middle_type, trans ? bare.cols : bare.rows, n, some_layout(), s.batch);
+    want = ref_sampled(0, NULL, 1, &x, &y, s.batch, s.batch, kept, 0);
+    EACH_WAY(out.data,
+             bsr_sampled_chain_mm(ctx, trans, 1, &x, &y, &f, &product, &middle, 0, NULL, 1, &c, NULL, &out, e),
+             compare_sampled_chain(&want, &f, &product, &middle, trans, &c, &out));
+}
 static void random_sampled_addmm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
-    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int type = a_type(turn), wide = result_of(type);
     const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide;
     t_spec s = some_spec(type, FILL_SIGNED, 150);
     const int64_t k = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0;
@@ -253,7 +335,7 @@ static void random_sampled_addmm(int turn) {
     input = t_matrix(&s), out = t_matrix_output(&input, out_type, some_blocks());
     if (t_is_float(out_type) && !t_is_float(type)) t_make_values(&input, BSR_F32, PACKED, 0), t_fill_values(&input, FILL_SIGNED);
     x = t_random(type, out.rows, k, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
-    y = t_random(type, k, out.cols, some_layout(), narrowed(s.batch), (unsigned)bt_below(4), FILL_SIGNED);
+    y = t_random(t_mixed(type), k, out.cols, some_layout(), narrowed(s.batch), (unsigned)bt_below(4), FILL_SIGNED);
     in = beta != 0 || bt_below(2) ? &input : NULL;
     want = ref_sampled(beta, in, alpha, &x, &y, s.batch, s.batch, out_type, 0);
     EACH_WAY(out.values, bsr_sampled_addmm(ctx, beta, in, alpha, &x, &y, &out, e),
@@ -305,8 +387,8 @@ static void random_softmax_backward(int turn) {
 }
 /* Any function, any operand, any types; in place, dropped. */
 static void random_map(int turn) {
-    static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
-    const int type = bt_below(3) ? a_type(turn) : all[bt_below(8)], of_y = bt_below(2) ? type : all[bt_below(8)];
+    static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL, BSR_E4M3, BSR_E5M2};
+    const int type = bt_below(3) ? a_type(turn) : all[bt_below(10)], of_y = bt_below(2) ? type : all[bt_below(10)];
     const int wide = REF_WIDE(type) || REF_WIDE(of_y), users = !wide && bt_below(8) == 0;
     const int64_t form = bt_below(4); /* of y: none, a matrix, dense, dense and repeated */
     t_spec s = some_spec(type, bt_below(3) ? FILL_SIGNED : FILL_POSITIVE, 100);
@@ -399,7 +481,8 @@ TF void random_conv(int turn) {
     some_shape(&shape, in, out), s = some_filters(&shape, type, &channels, &filters), describe(&s, op ? ", data gradient" : "");
     w = t_matrix(&s), x = some_images(type, shape.dims, op ? out : in, n, op ? filters : channels, 0);
     y = some_images(out_type, shape.dims, op ? in : out, n, op ? channels : filters, 1);
-    bias = t_random(out_type, y.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED), f.bias = bt_below(2) ? &bias : NULL;
+    bias = t_random(t_is_f8(out_type) ? (int)BSR_F32 : out_type, y.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+    f.bias = bt_below(2) ? &bias : NULL;
     want = ref_conv(0, NULL, 1, op, &shape, &w, &x, &f, &y, 0);
     EACH_WAY(y.data, bsr_conv(ctx, 0, NULL, 1, op, &shape, &w, &x, &f, &y, e), REF_COMPARE(&y, &want, REF_ANY));
 }
@@ -685,7 +768,7 @@ static void make_source(source *x, const t_spec *s) {
 static void conversion(int turn, int kind) {
     static const char *const names[] = {", from_dense", ", from_block_mask", ", random_pattern",
                                         ", prune",      ", from_csr",        ", from_coo"};
-    const int type = a_type(bt_below(5)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    const int type = a_type(bt_below(TYPES)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
     const int entries = kind >= FROM_CSR, equal = kind == RANDOM || kind == PRUNE, sizes = bt_below(2) != 0;
     t_spec s = some_spec(type, longer || bt_below(2) ? FILL_INTEGER : FILL_SIGNED, 150);
     bsr_matrix m[2];
@@ -878,6 +961,138 @@ static void random_layout_mask(int turn) {
         CHECK_INT(status, BSR_OK);
     }
     same_bytes("layout", mask[0], mask[1]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* mixtures of experts                                                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+static void random_sampled_gated(int turn) {
+    const int type = a_type(turn), to_f32 = type != BSR_F64 && bt_below(3) == 0;
+    const int out_type = type == BSR_I8 ? a_float(bt_below(3)) : to_f32 ? (int)BSR_F32 : type;
+    const int act = (int)bt_range(BSR_ACT_NONE, BSR_ACT_SILU), keeps = (int)bt_below(4);
+    const int along = bt_below(2) ? (int)ROW : (int)COL;
+    t_spec s = some_spec(type, FILL_SIGNED, 150);
+    bsr_matrix m, out, gate_out, up_out;
+    bsr_dense x, gate, up;
+    int64_t inner;
+    if (bt_below(2)) {
+        s.block_rows = one_of(16, 32, 64, 128), s.block_cols = 128;
+        s.r = bt_range(1, 3), s.c = 2, s.nnz = s.r * 2 - 1;
+    }
+    inner = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0, s.pattern_only = 1;
+    describe(&s, ""), bt_describe("to %s, inner size %d, function %d, kept %d", bsr_dtype_name(out_type), (int)inner, act, keeps);
+    m = t_matrix(&s), out = t_matrix_output(&m, out_type, some_blocks());
+    gate_out = t_matrix_output(&m, out_type, some_blocks()), up_out = t_matrix_output(&m, out_type, some_blocks());
+    x = t_random(type, m.rows, inner, easy ? (int)ROW : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    gate = t_random(type, inner, m.cols, easy ? along : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    up = t_random(type, inner, m.cols, easy ? along : some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    {
+        const ref_array xv = ref_dense(&x), gv = ref_dense(&gate), uv = ref_dense(&up);
+        const ref_sum g = ref_mm(&xv, NULL, &gv, NULL, s.batch, s.batch), u = ref_mm(&xv, NULL, &uv, NULL, s.batch, s.batch);
+        EACH_WAY(out.values,
+                 (poison(gate_out.values), poison(up_out.values),
+                  bsr_sampled_gated(ctx, act, &x, &gate, &up, &out, keeps & 1 ? &gate_out : NULL, keeps & 2 ? &up_out : NULL, e)),
+                 (rm_check_gated("out", &out, &g, &u, act, ref_compute(type), 0),
+                  keeps & 1 ? rm_check_gated("gate_out", &gate_out, &g, &u, act, ref_compute(type), 1) : (void)0,
+                  keeps & 2 ? rm_check_gated("up_out", &up_out, &g, &u, act, ref_compute(type), 2) : (void)0));
+    }
+}
+/* Any router's choice, any capacity. */
+static routed some_routing(void) {
+    const int64_t tokens = bt_below(20) ? bt_range(1, bt_below(4) ? 60 : 1500) : 0, slots = bt_range(1, 8);
+    const int64_t experts = bt_range(1, bt_below(3) ? 12 : 300), block = bt_below(2) ? one_of(16, 32, 64, 128) : bt_range(1, 40);
+    const int64_t most = bsr_moe_rows(tokens, slots, experts, block);
+    const int64_t rows = bt_below(3) ? -1 : bt_below(most / block + 1) * block;
+    const int kind = (int)bt_below(KINDS);
+    bt_describe("%d tokens, %d slots, %d experts, blocks of %d, %d rows, kind %d", (int)tokens, (int)slots, (int)experts,
+                (int)block, (int)rows, kind);
+    return t_routing(tokens, slots, experts, block, rows, kind, bt_below(2) ? BSR_I32 : BSR_I64);
+}
+/* One that the CPU has made. */
+static int make_routing(routed *x) {
+    bsr_exec e = t_exec(0);
+    *x = some_routing();
+    if (!RUN_OK(T_ON_CPU(moe_route)(cpu(), &x->experts, &x->r, &e))) return 0;
+    rm_check_routing(x), t_routing_done(&x->r);
+    return 1;
+}
+static void random_moe_route(int turn) {
+    bsr_exec e = t_exec(0);
+    routed x = some_routing();
+    (void)turn;
+    if (RUN_OK(bsr_moe_route(t_any_context(), &x.experts, &x.r, &e))) rm_check_routing(&x);
+}
+static int64_t some_width(const routed *x) { /* the larger the routing is the fewer columns */
+    const int64_t n = easy ? 8 * bt_range(1, 40) : bt_range(0, 300), room = 100000 / (x->r.rows + x->r.tokens + 1);
+    return n <= room ? n : easy && room >= 8 ? room / 8 * 8 : room;
+}
+static void random_moe_gather(int turn) {
+    bsr_exec e = t_exec(0);
+    bsr_dense d, weights, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.tokens, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    weights = t_random(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(bt_below(2) ? d.dtype : a_float(bt_below(4)), x.r.rows, n, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_gather(t_any_context(), &x.r, &d, turn & 1 ? &weights : NULL, &out, &e)))
+        rm_check_gather(&x.r, &d, turn & 1 ? &weights : NULL, &out);
+}
+static void random_moe_scatter(int turn) {
+    const double beta = bt_below(2) ? 0 : bt_below(2) ? 1 : bt_uniform();
+    bsr_exec e = t_exec(0);
+    bsr_dense d, weights, input, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.rows, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    weights = t_random(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    input = t_random(a_float(bt_below(4)), bt_below(3) ? x.r.tokens : 1, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(bt_below(2) ? d.dtype : a_float(bt_below(4)), x.r.tokens, n, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_scatter(t_any_context(), beta, &input, &x.r, &d, turn & 1 ? &weights : NULL, &out, &e)))
+        rm_check_scatter(beta, &input, &x.r, &d, turn & 1 ? &weights : NULL, &out);
+}
+static void random_moe_weight_gradient(int turn) {
+    bsr_exec e = t_exec(0);
+    bsr_dense d, dy, out;
+    routed x;
+    int64_t n;
+    if (!make_routing(&x)) return;
+    n = some_width(&x), d = t_random(a_float(turn), x.r.rows, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    dy = t_random(a_float(bt_below(4)), x.r.tokens, n, some_layout(), NO_BATCH, 0, FILL_SIGNED);
+    out = t_output(a_float(bt_below(4)), x.r.tokens, x.r.slots, some_layout(), NO_BATCH);
+    if (RUN_OK(bsr_moe_weight_gradient(t_any_context(), &x.r, &d, &dy, &out, &e))) rm_check_weights(&x.r, &d, &dy, &out);
+}
+static void random_moe_topology(int turn) {
+    const int64_t each = bt_range(0, 6);
+    bsr_exec e = t_exec(0);
+    bsr_matrix m;
+    routed x;
+    (void)turn;
+    if (!make_routing(&x)) return;
+    m = rm_pattern(&x.r, each, bt_range(1, 4), BSR_I8, PACKED, bt_below(2) ? BSR_I32 : BSR_I64);
+    if (RUN_OK(bsr_moe_topology(t_any_context(), &x.r, &m, &e))) CHECK_INT(m.nnz, rm_check_topology(&x, &m, each));
+}
+static void random_moe_transposed_index(int turn) {
+    const int64_t each = bt_range(0, 6);
+    bsr_exec e = t_exec(0);
+    uint64_t bytes = 0;
+    void *view[2];
+    bsr_matrix m;
+    routed x;
+    (void)turn;
+    if (!make_routing(&x)) return;
+    m = rm_pattern(&x.r, each, 1, BSR_I8, PACKED, bt_below(2) ? BSR_I32 : BSR_I64);
+    if (!RUN_OK(T_ON_CPU(moe_topology)(cpu(), &x.r, &m, &e))) return;
+    if (bt_find(m.crow_indices)) bt_find(m.crow_indices)->output = 0;
+    if (bt_find(m.col_indices)) bt_find(m.col_indices)->output = 0;
+    if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes, &e))) return;
+    view[0] = bt_alloc((size_t)bytes, 64), view[1] = bt_alloc((size_t)bytes, 64);
+    bt_mark_output(view[0]), bt_mark_output(view[1]);
+    if (RUN_OK(T_ON_CPU(build_transposed_index)(cpu(), &m, view[1], bytes, &e)) &&
+        RUN_OK(bsr_moe_transposed_index(t_any_context(), &x.r, &m, view[0], bytes, &e)))
+        same_bytes("transposed index", view[0], view[1]);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -213,6 +213,49 @@ TEST(options) {
     }
 }
 
+/* Packed rows of whole pieces of 16 bytes, short and longer than any buffer, beside masks of each type, aligned or not, repeated
+   or not, added or not; some elements are -inf, +inf or NaN, so that what is forbidden meets them; in place, too. */
+TEST(packed_rows_with_masks) {
+    static const int mask_types[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64, BSR_BOOL, BSR_I8};
+    static const int64_t widths[] = {8, 16, 24, 64, 136};
+    int k;
+    for (k = 0; k < 240; k++) {
+        const int t = k % 4, odd = (int)bt_below(3);
+        const int64_t bc = widths[bt_below(5)], most = bt_below(3) ? 400 : bt_below(4) ? 3000 : 9000;
+        const double strange[] = {(double)INFINITY, -(double)INFINITY, (double)NAN};
+        t_spec s = t_spec_of(dtypes[t], bt_range(1, 8) * (bt_below(2) ? 1 : 4), bc, bt_range(1, 3), most / bc + 1, 0);
+        bsr_dense rel, kp, am;
+        bsr_softmax_options o;
+        bsr_matrix x, y;
+        int64_t i;
+        int masked, twice;
+        bt_case("%d: %s, blocks of %d x %d, %d columns", k, bsr_dtype_name(dtypes[t]), (int)s.block_rows, (int)bc,
+                (int)(s.c * bc));
+        s.nnz = s.r * s.c * bt_range(1, 4) / 4, s.batch = t_batch((int)bt_below(2), 2, 0, 0, 0);
+        x = t_matrix(&s), y = t_matrix_output(&x, bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32, PACKED);
+        for (i = bt_below(4); i > 0 && x.nnz; i--)
+            t_store(x.values, x.dtype,
+                    t_value_at(&x, 0, bt_below(x.nnz), bt_below(x.block_rows), bt_below(x.block_cols)), strange[bt_below(3)]);
+        memset(&o, 0, sizeof o);
+        rel = t_random(dtypes[t], bt_below(2) ? x.rows : 1, x.cols + odd, ROW, NO_BATCH, 0, FILL_SIGNED), rel.cols = x.cols;
+        masked = mask_types[bt_below(6)], kp = t_random(masked, 1, x.cols, ROW, NO_BATCH, 0, FILL_BOOL);
+        o.key_padding_mode = masked >= BSR_I8 ? BSR_MASK_MUL : (int)bt_below(2);
+        if (!o.key_padding_mode && bt_below(2)) t_set(&kp, 0, 0, bt_below(x.cols), -(double)INFINITY);
+        masked = mask_types[bt_below(6)];
+        am = t_random(masked, x.rows, x.cols + (odd ? 1 : 0), bt_below(6) ? ROW : COL, NO_BATCH, 0, FILL_BOOL), am.cols = x.cols;
+        o.attn_mode = masked == BSR_BOOL ? BSR_MASK_MUL : (int)bt_below(2);
+        for (i = 0; i < 5 && !o.attn_mode && masked != BSR_I8; i++)
+            t_set(&am, 0, bt_below(x.rows), bt_below(x.cols), -(double)INFINITY);
+        if (bt_below(2)) o.relative_bias = &rel;
+        if (bt_below(2)) o.key_padding_mask = &kp;
+        if (bt_below(2) || !(o.relative_bias || o.key_padding_mask)) o.attn_mask = &am;
+        for (twice = 0; twice < 1 + (y.dtype == x.dtype); twice++) { /* in place */
+            if (twice) bt_mark_output(x.values);
+            run_softmax(t_any_context(), 0.5, &x, &o, twice ? &x : &y, 0, REF_MAY_BE_ZERO);
+        }
+    }
+}
+
 /* Rows with nothing, rows of -inf, +inf, NaN, large scores, in place. */
 TEST(edges) {
     int t, isa;
@@ -445,6 +488,7 @@ int main(int argc, char **argv) {
         {"upstream_deepspeed_softmax", upstream_deepspeed_softmax},
         {"documented_bound", documented_bound},
         {"options", options},
+        {"packed_rows_with_masks", packed_rows_with_masks},
         {"edges", edges},
         {"mask_corners", mask_corners},
         {"metamorphic", metamorphic},

@@ -545,6 +545,7 @@ TEST(upstream_tune) {
         bsr_error error;
         bsr_dense plain;
         const int best = has_isa(2) ? 2 : 1;
+        memset(&key, 0, sizeof key), memset(&got, 0, sizeof got); /* a case that is left out fills neither */
         if (types[t] == BSR_I8) j.out = t_output(BSR_I32, 64, 32, ROW, NO_BATCH), d = desc_of(&j, &o, x);
         e.query = &plan, e.key = &key;
         RUN_OK(bsr_dense_mm(j.ctx, 0, &j.a, &j.b, &j.out, &e));
@@ -745,6 +746,54 @@ TEST(operations_have_keys) { /* every operation that is looked up says its key; 
     RUN_OK(bsr_dense_mm(j.ctx, 0, &j.a, &j.b, &j.out, &e)), CHECK_INT(key.density, 100);
 }
 
+/* Convolutions are looked up by channels, pixels and taps, each direction apart; their rows are text like others. */
+TEST(convolutions) {
+    const int64_t in[2] = {7, 9}, out[2] = {4, 5};
+    table *x = table_new(1, 3), *y = table_new(1, 3);
+    const bsr_context *const ctx = t_context(0);
+    bsr_conv_shape shape = BSR_ZERO;
+    t_spec s = t_spec_of(BSR_F32, 4, 8, 6, 9 * 2, 54);
+    const bsr_matrix w = t_matrix(&s), dw = t_matrix_output(&w, BSR_F32, PACKED);
+    t_shape batch = NO_BATCH;
+    bsr_tune_row key[3], parsed;
+    bsr_dense big[2], small[2];
+    bsr_exec e = t_exec(0);
+    bsr_tune_gpu gpu;
+    bsr_error error;
+    char text[4096];
+    bsr_plan plan;
+    size_t length;
+    int way, i;
+    shape.dims = 2;
+    for (i = 0; i < 2; i++) shape.kernel[i] = 3, shape.stride[i] = 2, shape.pad_before[i] = shape.pad_after[i] = 1;
+    batch.dims = 2, batch.n[0] = 3;
+    for (i = 0; i < 2; i++) {
+        batch.n[1] = in[0], big[i] = t_dense(BSR_F32, 16, in[1], COL, batch, 0);
+        batch.n[1] = out[0], small[i] = t_dense(BSR_F32, 24, out[1], COL, batch, 0);
+    }
+    CHECK_INT(bsr_tune_device(ctx, &gpu), BSR_OK), e.query = &plan;
+    for (i = 0; i < 2; i++) /* without rows; with them */
+        for (way = 0; way < 3; way++) {
+            e.key = &key[way], e.table = &x->t, memset(e.key, 0x33, sizeof *e.key);
+            if (way < 2)
+                RUN_OK(bsr_conv(ctx, 0, NULL, 1, way ? BSR_TRANS_A : 0, &shape, &w, way ? &small[0] : &big[0], NULL,
+                                way ? &big[1] : &small[1], &e));
+            else RUN_OK(bsr_conv_weight_gradient(ctx, 0, NULL, 1, &shape, &small[0], &big[0], &dw, &e));
+            CHECK_INT(key[way].op, way < 2 ? BSR_OP_CONV : BSR_OP_CONV_WEIGHT_GRADIENT), CHECK_INT(key[way].density, 50);
+            CHECK_INT(key[way].block_rows, 4), CHECK_INT(key[way].block_cols, 8), CHECK_INT(key[way].beta, 0);
+            CHECK_INT(key[way].m, way == 1 ? 16 : 24), CHECK_INT(key[way].k, 9 * (way == 1 ? 24 : 16));
+            CHECK_INT(key[way].n, 3 * (way == 1 ? 7 * 9 : 4 * 5)), CHECK_INT(key[way].alpha, way != 0);
+            CHECK_INT(plan.source, i ? BSR_PLAN_TABLE : BSR_PLAN_HEURISTIC), CHECK_INT(plan.match, i ? BSR_TUNE_EXACT : 0);
+            key[way].kernel = 1;
+            CHECK_INT(bsr_tune_update(&x->t, &gpu, &key[way], &error), BSR_OK), CHECK_INT(x->t.row_count, i ? 3 : way + 1);
+        }
+    CHECK_INT(bsr_tune_export(&x->t, text, sizeof text, &length, &error), BSR_OK);
+    CHECK_INT(bsr_tune_import(&y->t, text, length, &error), BSR_OK), CHECK(same_table(&x->t, &y->t));
+    parsed = key[0], parsed.op = BSR_OP_CONV + 2; /* attention_merge has none */
+    CHECK_INT(bsr_tune_update(&x->t, &gpu, &parsed, &error), BSR_BAD_ARGUMENT), CHECK_INT(error.item, BSR_ITEM_TUNE_ROW);
+    free(x), free(y);
+}
+
 /* Two threads look up while a third imports into the table of its own context. */
 #ifdef HAVE_THREADS
 typedef struct reader {
@@ -838,6 +887,7 @@ int main(int argc, char **argv) {
         {"tuner_arguments", tuner_arguments},
         {"tuner_of_odd_outputs", tuner_of_odd_outputs},
         {"operations_have_keys", operations_have_keys},
+        {"convolutions", convolutions},
         {"threads", threads},
         {"built_in", built_in},
     };

@@ -97,9 +97,10 @@ TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows")
                   (i32, "gpu_count gpu_capacity row_count row_capacity"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
-              (to(TuneRow), "key"), (ptr, "device_status"))
+              (to(TuneRow), "key"), (ptr, "device_status timing"))
+Scales = struct("bsr_scales", (to(Dense), "scale"), (i64, "group_rows group_cols"), (u32, "flags"), (i32, "reserved"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
-                  (i32, "activation reserved"))
+                  (i32, "activation reserved"), (to(Scales), "a_scales b_scales"))
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))
 MapOptions = struct("bsr_map_options", (i32, "function combine"), (u32, "flags"), (i32, "reserved"), (f64, "low high dropout_p"),
                     (u64, "dropout_seed"), (ptr, "user_data"))
@@ -109,13 +110,14 @@ Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
 Lengths = struct("bsr_lengths", (ptr, "q_lengths k_lengths key_counts"), (i64, "key_counts_stride"))
+Pages = struct("bsr_pages", (ptr, "table"), (i64, "stride"))
 AttentionExtra = struct("bsr_attention_extra", (to(Dense), "row_max d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
                         (to(Dense), "d_sinks d_slopes"), (ptr * 2, "reserved"))
 AttentionOptions = struct("bsr_attention_options", (u32, "flags"), (i32, "key_padding_mode"), (i64, "causal_offset"),
                           (to(Dense), "key_padding_mask relative_bias"), (f64, "dropout_p"), (u64, "dropout_seed"),
                           (i32, "score_function mask_function"), (ptr, "user_data"), (to(AttentionExtra), "extra"),
                           (ptr, "block_kind"), (i64, "window_left window_right"), (f64, "softcap"), (to(Dense), "slopes sinks"),
-                          (to(Lengths), "lengths"), (i64 * 2, "reserved"))
+                          (to(Lengths), "lengths"), (to(Pages), "pages"), (i64 * 2, "reserved"))
 ScatterIndices = struct("bsr_scatter_indices", (ptr, "c_indices r_offsets p_indices q_indices"),
                         (i64, "c_count r_count p_count q_count split_n"), (i32, "format reserved"))
 Allocator = struct("bsr_allocator", (ALLOC, "alloc_fn"), (FREE, "free_fn"), (ptr, "user"))
@@ -783,11 +785,20 @@ class Context:
         return out
 
     def dense_addmm(self, a, b, input=None, beta=None, alpha=1.0, left_alpha=None, right_alpha=None, bias=None, activation="none",
-                    alpha_ptr=None, beta_ptr=None, user_data=None, trans=False, out=None, dtype=None, exec=None):
+                    alpha_ptr=None, beta_ptr=None, user_data=None, trans=False, out=None, dtype=None, exec=None, a_scales=None,
+                    b_scales=None):
         """act(beta input + left_alpha (alpha op(a) b) right_alpha + bias). beta: 1 where there is an input. One-dimensional
-        left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs."""
+        left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs. a_scales,
+        b_scales of 8-bit operands: (scale, group_rows, group_cols), 0: all; of stored blocks: with "blocks" as a fourth."""
+        if dtype is None and (a_scales or b_scales):
+            dtype = F32
         a, b, out, d = self._product(a, b, trans, out, dtype)
         e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
+        for name, scales in (("a_scales", a_scales), ("b_scales", b_scales)):
+            if scales is not None:
+                scale, group_rows, group_cols, *blocks = scales
+                setattr(e, name, C.pointer(Scales(C.pointer(self._dense(scale, name)), group_rows, group_cols,
+                                                  1 if blocks else 0)))
         beta = (0.0 if input is None else 1.0) if beta is None else beta
         self.call("dense_addmm", beta, self._dense(input, "input"), alpha, TRANS_A if trans else 0, a, b, e, d, exec=exec)
         return out
@@ -1008,7 +1019,7 @@ class Context:
     def _attention(self, q, k, v, mask, scale=0.0, causal=False, causal_offset=0, mask_values=None, key_padding_mask=None,
                    key_padding_mode="add", relative_bias=None, dropout_p=0.0, dropout_seed=0, score_function=0, mask_function=0,
                    user_data=None, window=None, full=False, block_kind=None, softcap=0.0, slopes=None, sinks=None, q_lengths=None,
-                   k_lengths=None, key_counts=None, row_max=None):
+                   k_lengths=None, key_counts=None, pages=None, row_max=None):
         o = AttentionOptions(flags=ATTENTION_CAUSAL * bool(causal), causal_offset=causal_offset, dropout_p=dropout_p,
                              dropout_seed=dropout_seed, score_function=score_function, mask_function=mask_function,
                              user_data=user_data, key_padding_mode=MASK_MODES.get(key_padding_mode, key_padding_mode))
@@ -1027,6 +1038,8 @@ class Context:
         if not (q_lengths is k_lengths is key_counts is None):
             stride = key_counts.shape[-1] if key_counts is not None and key_counts.ndim > 1 else 0
             o.lengths = C.pointer(Lengths(*(bytes_of(x, "lengths", "int32") for x in (q_lengths, k_lengths, key_counts)), stride))
+        if pages is not None:
+            o.pages = C.pointer(Pages(bytes_of(pages, "pages", "int32"), pages.shape[-1] if pages.ndim > 1 else 0))
         return scale, self._dense(q, "q"), self._dense(k, "k"), self._dense(v, "v"), self._matrix(mask, "mask"), o
 
     def attention(self, q, k, v, mask, lse=None, out=None, dtype=None, exec=None, **options):
@@ -1034,9 +1047,11 @@ class Context:
         log-sum-exp. options: scale (0: 1 / sqrt(head size)), causal, causal_offset, window (left, right), mask_values (None: the
         mask's pattern counts; "boolean", "additive"), block_kind (uint8, as col) or full, softcap, relative_bias, slopes and
         sinks (arrays [heads, 1, 1]), key_padding_mask, key_padding_mode, q_lengths, k_lengths, key_counts (int32, of each item),
-        dropout_p, dropout_seed, row_max (an output like lse), and the user functions that the library was built with."""
+        pages (int32, [items, pages of each]: k and v are pools [pages, ...]), dropout_p, dropout_seed, row_max (an output like
+        lse), and the user functions that the library was built with."""
         views = self._attention(q, k, v, mask, **options)
-        shape = broadcast(views[1], views[2], views[3], views[4]) + (views[1].rows, views[3].cols)
+        keys = [] if options.get("pages") is not None else [views[2], views[3]] # the batch of pools counts pages
+        shape = broadcast(views[1], *keys, views[4]) + (views[1].rows, views[3].cols)
         out, d = self._result(out, shape, dtype or views[1].dtype, q)
         self.call("attention", *views, d, self._dense(lse, "lse", out=True), exec=exec)
         return out

@@ -87,7 +87,8 @@ static void products(const bsr_context *cpu) {
     check(product(&gpu[0], BSR_BF16, 14336, 4096, 8, 64, 0)->of == BSRI_FOR_NARROW, "few columns", 8);
     check(product(&gpu[0], BSR_BF16, 256, 256, 256, 32, 0)->of == BSRI_FOR_SMALL, "little to do", 256);
 }
-/* Blocks of other sides that are multiples of 16 run where the tiles do that they are seen as; what no tile divides does not. */
+/* Blocks of other sides that are multiples of 16 run where the tiles do that they are seen as; elements of what no tile divides
+   are gathered for tier mma. */
 static void sides(const bsr_context *cpu) {
     static const struct {
         int64_t rows, cols, tile;
@@ -103,9 +104,11 @@ static void sides(const bsr_context *cpu) {
             const bsri_instance *x = product(&gpu, BSR_BF16, 12288, 6144 / b.cols * b.cols, 4096, b.rows, tier, b.cols);
             const bsri_instance *f32 = product(&gpu, BSR_F32, 12288, 6144 / b.cols * b.cols, 4096, b.rows, BSRI_TIER_MMA, b.cols);
             const bsri_instance *i8 = product(&gpu, BSR_I8, 12288, 6144 / b.cols * b.cols, 4096, b.rows, BSRI_TIER_MMA, b.cols);
-            check(b.tile ? x && x->tier == tier && x->block <= b.tile : !x, "blocks seen as tiles, bf16", name);
-            check(b.tile ? f32 && f32->tier == BSRI_TIER_MMA : !f32, "blocks seen as tiles, f32", name);
-            check(b.tile >= 32 ? i8 && i8->tier == BSRI_TIER_MMA : !i8, "blocks seen as tiles, i8", name);
+            const auto gathered = [](const bsri_instance *y) { return y && y->of == BSRI_FOR_GATHER; };
+            if (b.tile) check(x && x->tier == tier && x->block <= b.tile && !gathered(x), "blocks seen as tiles, bf16", name);
+            else check(tier == BSRI_TIER_MMA ? gathered(x) : !x, "blocks of other sides, bf16", name);
+            check(f32 && f32->tier == BSRI_TIER_MMA && gathered(f32) == !b.tile, "blocks seen as tiles, f32", name);
+            check(i8 && i8->tier == BSRI_TIER_MMA && gathered(i8) == (b.tile < 32), "blocks seen as tiles, i8", name);
             check(bsri_tile_of(b.rows, b.cols, 128) == b.tile, "the largest tile", name);
         }
     /* By magic numbers: all quotients. */

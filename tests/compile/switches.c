@@ -31,6 +31,7 @@ static int works(const char *what, bsr_status status, int supported, int op, int
 }
 
 static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype), maps(int dtype), conv(int dtype);
+static int moe(int dtype);
 static int32_t crow[] = {0, 1}, col[] = {0};
 
 static bsr_matrix matrix(int dtype, int at) { return bsr_matrix_make(2, 2, 2, 2, 1, crow, col, BSR_I32, space[at], dtype); }
@@ -83,6 +84,18 @@ static int conv(int dtype) {
     if (a != b) wrong = 1;
     return a;
 }
+static int moe(int dtype) { /* no tokens */
+    bsr_moe_routing r = BSR_ZERO;
+    bsr_dense experts = bsr_dense_row_major(space[0], BSR_I32, 0, 1), x = dense(dtype, 1), y = dense(dtype, 2);
+    int a, b;
+    r.slots = r.experts = r.block_rows = 1;
+    r.counts = (int32_t *)(void *)space[3], r.offsets = (int32_t *)(void *)space[4], x.rows = y.rows = 0;
+    a = works("moe_gather", bsr_moe_gather(ctx, &r, &x, NULL, &y, &run),
+              bsr_supports(ctx, BSR_OP_MOE_GATHER, dtype, dtype, 2, 2), BSR_OP_MOE_GATHER, dtype);
+    b = works("moe_route", bsr_moe_route(ctx, &experts, &r, &run), -1, BSR_OP_MOE_ROUTE, 0);
+    if (a && !b) wrong = 1;
+    return a;
+}
 static int layouts(void) {
     bsr_layout l = bsr_layout_default(BSR_LAYOUT_DENSE, 1, 2);
     uint8_t mask[4];
@@ -108,7 +121,7 @@ int main(int argc, char **argv) {
     if (bsr_create(&desc, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
     for (i = 0; i < 6; i++) {
         good[i] = product(dtypes[i]) + sampled(dtypes[i]) + maps(dtypes[i]) + conv(dtypes[i]);
-        if (i < 4) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
+        if (i < 4) good[i] += rows(dtypes[i]) + attention(dtypes[i]) + moe(dtypes[i]);
         if (good[i] && !type) type = dtypes[i];
     }
     if (!type) type = BSR_F32;
@@ -118,6 +131,7 @@ int main(int argc, char **argv) {
     if (type != BSR_I8 && type != BSR_E4M3 && attention(type)) strcat(have, " attention");
     if (maps(type)) strcat(have, " maps");
     if (conv(type)) strcat(have, " conv");
+    if (type != BSR_I8 && type != BSR_E4M3 && moe(type)) strcat(have, " moe");
     if (layouts()) strcat(have, " layouts");
     if (parse()) strcat(have, " parse");
     for (i = 0; i < 6; i++)

@@ -126,6 +126,7 @@ static cudaError_t launch(const void *function, dim3 grid, dim3 block, void **ar
     l.cluster[0] = cluster[0], l.cluster[1] = cluster[1], l.cluster[2] = cluster[2];
     l.block[0] = block.x, l.block[1] = block.y, l.block[2] = block.z;
     if (k) l.loaded = k->loaded[si.current], l.dynamic_limit = k->dynamic_limit;
+    if (k && k->dynamic_limit == 48 * 1024) l.dynamic_limit -= k->static_shared < 48 * 1024 ? k->static_shared : 48 * 1024;
     si.launches++;
     if (si.on_launch) si.on_launch(&l);
     return k ? cudaSuccess : refuse(cudaErrorInvalidDeviceFunction);
@@ -272,15 +273,48 @@ static int encode_tiled(void *map, int type, unsigned rank, void *address, const
     memset(map, 0, 128);
     return si.maps++, 0;
 }
+/* The same for images. */
+static int encode_im2col(void *map, int type, unsigned rank, void *address, const unsigned long long *size,
+                         const unsigned long long *stride, const int *low, const int *high, unsigned channels, unsigned pixels,
+                         const unsigned *element, int interleave, int swizzle, int l2, int fill) {
+    static const int most[3] = {32768, 128, 16};
+    static const unsigned swizzle_of[4] = {0, 32, 64, 128};
+    unsigned i;
+    if (si.refuse_maps) return refuse_map(NULL);
+    if (!map || (size_t)map % 64) return refuse_map("a tensor map is not on 64 bytes");
+    if (rank < 3 || rank > 5) return refuse_map("the rank of a map of images");
+    if ((type != 6 && type != 9) || interleave != 0 || l2 < 0 || l2 > 3 || fill != 0)
+        return refuse_map("the type, interleave, L2 promotion or fill of a map of images");
+    if (swizzle < 1 || swizzle > 3 || channels * 2 != swizzle_of[swizzle]) return refuse_map("the swizzle of a map of images");
+    if (!pixels || pixels > 1024) return refuse_map("the pixels of a map of images");
+    if (element[0] != 1 || element[rank - 1] != 1) return refuse_map("an element stride of channels or images");
+    for (i = 0; i < rank; i++)
+        if (!element[i] || element[i] > 8) return refuse_map("an element stride of a map of images");
+    for (i = 0; i + 2 < rank; i++) {
+        if (low[i] < -most[rank - 3] || low[i] >= most[rank - 3] || high[i] < -most[rank - 3] || high[i] >= most[rank - 3])
+            return refuse_map("a corner of a map of images");
+        if ((long long)size[i + 1] + high[i] <= low[i]) return refuse_map("a map of images without pixels");
+    }
+    if (!address || (size_t)address % 16) return refuse_map("images that are not on 16 bytes");
+    for (i = 0; i < rank; i++)
+        if (!size[i] || size[i] > 1ull << 32) return refuse_map("a size of a map of images");
+    for (i = 0; i + 1 < rank; i++)
+        if (!stride[i] || stride[i] % 16 || stride[i] >= 1ull << 40) return refuse_map("a stride of a map of images");
+    memset(map, 0, 128);
+    return si.maps++, 0;
+}
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result) {
-    const int known = !strcmp(symbol, "cuTensorMapEncodeTiled");
+    const int tiled = !strcmp(symbol, "cuTensorMapEncodeTiled"), known = tiled || !strcmp(symbol, "cuTensorMapEncodeIm2col");
     int (*const encode)(void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *,
                         const unsigned *, int, int, int, int) = encode_tiled;
+    int (*const images)(void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const int *,
+                        const int *, unsigned, unsigned, const unsigned *, int, int, int, int) = encode_im2col;
     (void)version, (void)flags;
     ENTER(SI_LOAD);
     *function = NULL;
-    if (known) memcpy(function, &encode, sizeof *function);
+    if (tiled) memcpy(function, &encode, sizeof *function);
+    else if (known) memcpy(function, &images, sizeof *function);
     if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
@@ -357,7 +391,10 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return (void)event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return (void)event, (void)stream, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { /* a test's own: a number of launches */
+    if ((void *)event != (void *)&si) *(long *)event = si.launches;
+    return (void)stream, cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return (void)event, cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     return *ms = 1, (void)from, (void)to, cudaSuccess;

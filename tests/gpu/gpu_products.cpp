@@ -80,7 +80,8 @@ static void skew(const bsr_matrix *a, int64_t r, int64_t c) {
 /* Products of whole numbers at random: sizes, blocks, layouts, batches, patterns, epilogues, views, Inf and NaN. --random N:
    how many; --seed S: which. */
 TEST(random_products) {
-    static const int all[] = {BSR_BF16, BSR_BF16, BSR_F16, BSR_I8, BSR_F32, BSR_F64};
+    static const int all[] = {BSR_BF16, BSR_BF16, BSR_F16, BSR_I8, BSR_F32, BSR_F64, BSR_E4M3, BSR_E5M2};
+    static const int of_eights[] = {BSR_F32, BSR_F32, BSR_BF16, BSR_F16, BSR_E4M3, BSR_E5M2};
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_F32, BSR_BF16, BSR_F16, BSR_I8};
     static const int64_t blocks[] = {16, 32, 64, 128};
     int ran[4] = {0};
@@ -90,10 +91,11 @@ TEST(random_products) {
         const bool nice = bt_below(3) > 0, trans = bt_below(3) == 0, odd_ones = bt_below(6) == 0;
         const bool tall = bt_below(8) == 0;                                    /* many rows, few columns */
         const bool large = !tall && bt_below(30) == 0, single = tall || large; /* as many tiles as a GPU has room for */
-        int type = all[bt_below(6)];
-        while (!gm_compiled(type)) type = all[bt_below(6)];
+        int type = all[bt_below(8)];
+        while (!gm_compiled(type)) type = all[bt_below(8)];
         const int wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
-        const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
+        const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : t_is_f8(type) ? of_eights[bt_below(6)] : wide;
+        const int less = out == BSR_F64 || (bt_below(2) && !t_is_f8(out)) ? out : (int)BSR_F32;
         const int other = t_is_float(out) ? less : (int)BSR_I32;
         const t_shape batch =
             t_batch((int)(single || bt_below(2) ? 0 : bt_range(1, bt_below(3) ? 2 : 4)), bt_range(1, 3), bt_range(1, 2), 2, 2);
@@ -127,14 +129,16 @@ TEST(random_products) {
             was.nnz == a.nnz ? t_attach_schedule(&was, 1 << bt_below(4), trans) : (void)0;
             if (was.schedule) a.schedule = was.schedule;
         }
-        bsr_dense b = t_random(type, trans ? a.rows : a.cols, n, random_layout(nice), random_batch(batch), (unsigned)bt_below(4),
-                               FILL_INTEGER);
+        bsr_dense b = t_random(t_mixed(type), trans ? a.rows : a.cols, n, random_layout(nice), random_batch(batch),
+                               (unsigned)bt_below(4), FILL_INTEGER);
         const t_shape whole = t_join(t_matrix_batch(&a), t_dense_batch(&b));
         bsr_dense c = t_output(out, trans ? a.cols : a.rows, n, random_layout(nice), whole);
         bsr_exec e = exec_of(type != BSR_F32 ? 0 : bt_below(2) ? 0 : bt_below(2) ? BSR_EXEC_TF32 : BSR_EXEC_TF32X3);
         for (double odd : {(double)NAN, (double)INFINITY, -(double)INFINITY}) /* (three products of an Inf make a NaN) */
-            if (odd_ones && t_is_float(type) && b.rows && n && !(odd == odd && e.flags & BSR_EXEC_TF32X3))
+            if (odd_ones && t_is_float(type) && b.rows && n && !(odd == odd && (e.flags & BSR_EXEC_TF32X3 || t_is_f8(type))))
                 t_set(&b, bt_below(t_dense_items(&b)), bt_below(b.rows), bt_below(n), odd);
+        if (odd_ones && b.dtype == BSR_E5M2 && b.rows && n) /* its Inf; numbers saturate */
+            ((uint8_t *)b.data)[t_dense_at(&b, bt_below(t_dense_items(&b)), bt_below(b.rows), bt_below(n))] = 0x7c;
         const unsigned has = bt_below(2) ? 0 : (unsigned)bt_below(32), bias_row = (unsigned)bt_below(2);
         bsr_epilogue f = BSR_ZERO;
         bsr_dense input = t_random(out, c.rows, n, random_layout(nice), random_batch(whole), 0, FILL_INTEGER);
@@ -199,7 +203,7 @@ static columns_of_rows later_disorder() {
     return {twice, turned, numbers(0, 96), turned, twice};
 }
 static void run_edge(const edge &x, int type, int layout, bool trans, int *ran) {
-    const int out = type == BSR_I8 ? BSR_I32 : type;
+    const int out = t_sums(type);
     columns_of_rows turned((size_t)(trans ? x.across : 0));
     for (size_t i = 0; i < x.rows.size() && trans; i++)
         for (int64_t column : x.rows[i]) turned[(size_t)column].push_back((int64_t)i);
@@ -254,7 +258,7 @@ TEST(products_where_lists_end) {
         if (schedule != 1) /* teams of three CTAs: none is dealt, all go round */
             list.push_back({"short units of three tiles", 64, 2, 520, rows_of(256, brief), schedule, false, false});
     }
-    for (int type : {BSR_BF16, BSR_F16, BSR_I8}) {
+    for (int type : {BSR_BF16, BSR_F16, BSR_I8, BSR_E4M3}) {
         int ran[4] = {0};
         if (!gm_compiled(type)) continue;
         for (auto &x : list) {
@@ -324,12 +328,12 @@ TEST(products_of_odd_views) {
                                         "bases 16 bytes further",  "b one element further",   "values one element further",
                                         "out one element further", "nothing is stored",       "no columns"};
     enum { B_LINES, B_ONE, B_ITEMS, A_BLOCKS, A_LINES, A_ONE, FURTHER, B_ODD, A_ODD, C_ODD, NOTHING, NO_COLUMNS, VIEWS };
-    for (int type : {BSR_BF16, BSR_I8, BSR_F32})
+    for (int type : {BSR_BF16, BSR_I8, BSR_F32, BSR_E4M3})
         for (int64_t block : {16, 32, 64, 128})
             for (int64_t n : {8, 64, 264})
                 for (int form = 0; form < 2 * VIEWS; form++) {
-                    const int layout = form & 1, kind = form / 2, out = type == BSR_I8 ? BSR_I32 : type,
-                              step = type == BSR_I8 ? 16 : 8;
+                    const int layout = form & 1, kind = form / 2, out = t_sums(type),
+                              step = bsr_dtype_size(type) == 1 ? 16 : 8;
                     const int64_t far = kind == FURTHER ? step : 1, cols = kind == NO_COLUMNS ? 0 : n;
                     int ran[4] = {0};
                     if (!gm_compiled(type) || (type != BSR_BF16 && n == 64)) continue;

@@ -99,7 +99,7 @@ TF job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
     bsr_matrix a, y, dy;
     int64_t n = size / 2, lines = size / block > 0 ? size / block : 1;
     gm_call *g = new gm_call(job_names[kind], nullptr, nullptr);
-    int out = dtype == BSR_I8 ? BSR_I32 : dtype;
+    int out = t_sums(dtype);
     auto raw = std::make_shared<std::vector<void *>>();
     auto target = std::make_shared<bsr_matrix>();
     job j = {g, nullptr, tier, nullptr, 0, raw, target};
@@ -375,8 +375,10 @@ TF cudaStream_t new_stream(void) {
 }
 TF int reduced(void) { return gm.every > 1; }
 static const int tiers[] = {0, 1, 2};
-static const int types[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8};
-TF bool takes(int kind, int dtype) { return dtype != BSR_I8 || (kind < SOFTMAX && kind != BACKWARD) || kind >= TO_DENSE; }
+static const int types[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_E4M3};
+TF bool takes(int kind, int dtype) {
+    return bsr_dtype_size(dtype) > 1 || (kind < SOFTMAX && kind != BACKWARD) || kind >= TO_DENSE;
+}
 TF uint64_t read_word(const uint64_t *word, cudaStream_t s) {
     uint64_t w = 0;
     gm_cuda("reading the word", cudaMemcpyAsync(&w, word, 8, cudaMemcpyDeviceToHost, s));

@@ -30,6 +30,7 @@
 
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define REF_ROUNDS_P (gm.tier != 1) /* ref64.h: what the tiers on tensor cores do */
+#define REF_F8_ERROR (gm.tier % 3 ? 0 : 132 * 0x1p-13)
 static int gm_wanted(void);
 #define BT_WANTED gm_wanted()
 #include "../bsr_test.h"
@@ -155,13 +156,19 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_CROW_DECREASES:
         case BSR_ITEM_CROW_LONG:
         case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_BLOCK_KIND:
         case BSR_ITEM_COL_ORDER:
         case BSR_ITEM_PATTERN_MISMATCH:
         case BSR_ITEM_VIEW_HEADER:
         case BSR_ITEM_VIEW_CONTENT:
         case BSR_ITEM_ROW_RANGE:
         case BSR_ITEM_INDICES_RANGE:
-        case BSR_ITEM_INDICES_DUPLICATE: return true;
+        case BSR_ITEM_INDICES_DUPLICATE:
+        case BSR_ITEM_MOE_EXPERT:
+        case BSR_ITEM_MOE_CAPACITY:
+        case BSR_ITEM_MOE_OFFSETS:
+        case BSR_ITEM_MOE_ROW_OF:
+        case BSR_ITEM_MOE_SLOT_OF: return true;
         default: return false;
     }
 }
@@ -217,13 +224,19 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[16];
+    bsr_dense dense[24];
     bsr_matrix matrix[8];
-    bsr_epilogue epilogue = BSR_ZERO;
+    bsr_epilogue epilogue[2] = {}; /* a chain has two */
+    bsr_scales scales[4];
+    int epilogues = 0;
     bsr_softmax_options softmax;
     bsr_map_options maps = BSR_ZERO;
     bsr_attention_options attention = BSR_ZERO;
+    bsr_attention_extra extra = BSR_ZERO;
+    bsr_lengths lengths = BSR_ZERO;
+    bsr_pages pages = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
+    bsr_moe_routing routing = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
         odd = gm.odd || bt.seed % 4 == 0;
@@ -294,9 +307,11 @@ struct gm_call {
             bsr_matrix *m = &matrix[i];
             move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
         }
-        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data),
-            move(maps.user_data);
+        for (bsr_epilogue &e : epilogue) move(e.alpha_ptr), move(e.beta_ptr), move(e.user_data);
+        move(attention.user_data), move(maps.user_data);
         move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(routing.counts), move(routing.offsets), move(routing.row_of), move(routing.slot_of), move(routing.status);
+        move(attention.block_kind), move(lengths.q_lengths), move(lengths.k_lengths), move(lengths.key_counts);
         move(workspace);
     }
     static bool bt_other(const bt_block *not_this, const char *at) {
@@ -329,12 +344,17 @@ struct gm_call {
     bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
     const bsr_epilogue *map(const bsr_epilogue *e, bool = false) {
         if (!e) return nullptr;
-        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
-        epilogue.bias = map(e->bias);
-        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true),
-        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
-        epilogue.user_data = place(e->user_data, 4, false, false, true);
-        return &epilogue;
+        bsr_epilogue *copy = &epilogue[epilogues++];
+        *copy = *e, copy->left_alpha = map(e->left_alpha), copy->right_alpha = map(e->right_alpha), copy->bias = map(e->bias);
+        for (int of = 0; of < 2; of++) {
+            const bsr_scales *from = of ? e->b_scales : e->a_scales, **to = of ? &copy->b_scales : &copy->a_scales;
+            bsr_scales *mine = &scales[2 * epilogues - 2 + of];
+            if (from) *mine = *from, mine->scale = map(from->scale), *to = mine;
+        }
+        copy->alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true);
+        copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
+        copy->user_data = place(e->user_data, 4, false, false, true);
+        return copy;
     }
     const bsr_softmax_options *map(const bsr_softmax_options *o, bool = false) {
         if (!o) return nullptr;
@@ -342,6 +362,7 @@ struct gm_call {
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
     }
+    const bsr_conv_shape *map(const bsr_conv_shape *s, bool = false) { return s; } /* the host's */
     const bsr_map_options *map(const bsr_map_options *o, bool = false) {
         if (!o) return nullptr;
         maps = *o, maps.user_data = place(o->user_data, 4, false, false, true);
@@ -351,8 +372,23 @@ struct gm_call {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
+        attention.block_kind = given(o->block_kind), attention.slopes = map(o->slopes), attention.sinks = map(o->sinks);
+        if (o->lengths) {
+            lengths = *o->lengths, lengths.q_lengths = given(o->lengths->q_lengths);
+            lengths.k_lengths = given(o->lengths->k_lengths), lengths.key_counts = given(o->lengths->key_counts);
+            attention.lengths = &lengths;
+        }
+        if (o->pages) pages = *o->pages, pages.table = given(o->pages->table), attention.pages = &pages;
+        if (o->extra) {
+            extra = *o->extra, extra.row_max = map(o->extra->row_max, true), extra.d_lse = map(o->extra->d_lse);
+            extra.d_relative_bias = map(o->extra->d_relative_bias, true), extra.d_sinks = map(o->extra->d_sinks, true);
+            extra.d_slopes = map(o->extra->d_slopes, true), extra.d_scores = map(o->extra->d_scores, true);
+            attention.extra = &extra;
+        }
         return &attention;
     }
+    /* An array of the harness, whose place is found at once. */
+    template <class T> const T *given(const T *p) { return (const T *)place(p, 0, false); }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
         return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written, false, true);
     }
@@ -362,6 +398,19 @@ struct gm_call {
         indices.c_indices = list(x->c_indices, x->c_count, written), indices.r_offsets = list(x->r_offsets, x->r_count, written);
         indices.p_indices = list(x->p_indices, x->p_count, written), indices.q_indices = list(x->q_indices, x->q_count, written);
         return &indices;
+    }
+
+    /* written: by the operation that fills it. */
+    const bsr_moe_routing *map(const bsr_moe_routing *r, bool written = false) {
+        if (!r) return nullptr;
+        const auto array = [&](int32_t *p, __int128 count) {
+            return (int32_t *)place(p, count > 0 && count < 65536 ? (int64_t)count * 4 : 0, written, false, true);
+        };
+        routing = *r;
+        routing.counts = array(r->counts, r->experts), routing.offsets = array(r->offsets, (__int128)r->experts + 1);
+        routing.row_of = array(r->row_of, (__int128)r->tokens * r->slots), routing.slot_of = array(r->slot_of, r->rows);
+        routing.status = (uint64_t *)place(r->status, 8, written, false, true);
+        return &routing;
     }
 
     void upload() {
@@ -439,6 +488,7 @@ struct gm_call {
 #define X(operation, op, tiers, ...) \
     if (tiers && !strcmp(name, "bsr_" #operation)) return true;
         T_OPERATIONS(X)
+        T_GRADIENTS(X)
 #undef X
         return false;
     }
@@ -471,8 +521,10 @@ struct gm_call {
         bsr_exec ask = *e;
         if (e->query || e->workspace || e->plan || !tiered() || gm.kernels || gm.apart) return false;
         plan->flags = ways[gm.offered++ % (long)(sizeof ways / sizeof *ways)];
+        if (!strcmp(name, "bsr_attention")) plan->flags = 0, plan->split = (int32_t)(gm.offered % 3 ? 1 + gm.offered % 7 : 0);
         ask.plan = plan, ask.query = &named, ask.error = &ignored;
-        if (!plan->flags || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes) return plan->flags = 0, false;
+        if (!(plan->flags | (uint32_t)plan->split) || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes)
+            return plan->flags = 0, plan->split = 0, false;
         grow((size_t)named.workspace_bytes);
         e->workspace = gm.workspace, e->workspace_bytes = named.workspace_bytes, e->plan = plan, gm.staged++;
         return true;
@@ -525,7 +577,7 @@ struct gm_call {
             return host(ctx, exec);
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
-        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
+        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && found.value > 0) {
             grow((size_t)found.value), e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             status = device(gm.ctx, &e);
             gm_cuda("after the call", cudaStreamSynchronize(gm.stream)), behind((size_t)e.workspace_bytes);
@@ -533,7 +585,7 @@ struct gm_call {
         gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
         if (staged) behind((size_t)e.workspace_bytes);
         gm_cuda("left behind by the call", cudaGetLastError());
-        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != BSR_ITEM_NOT_IMPLEMENTED) {
+        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != found.item) {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
             return host(ctx, exec);
         }
@@ -547,12 +599,14 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
-        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE)
+        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE && exec->query->op < BSR_OP_CONV)
             exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
+        const bool larger =
+            status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK; /* the device's plan wants more than the CPU's */
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked && !larger &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
@@ -655,6 +709,7 @@ template <class O, class... P> constexpr auto gm_mirrored(bsr_status (*)(const b
     }                                                                 \
     static constexpr auto gm_##operation = gm_mirrored<gm_of_##operation>(&bsr_##operation);
 T_CALLS(X)
+T_GRADIENTS(X)
 #undef X
 TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
                         const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
@@ -795,6 +850,14 @@ TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsi
         GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
         GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
 }
+TF bsr_status gm_conv_prune(const bsr_context *ctx, const bsr_dense *filter, double sparsity, int norm, bsr_matrix *m,
+                            const bsr_exec *exec) {
+    gm_call g("bsr_conv_prune", ctx, exec);
+    const bsr_dense *df = g.map(filter);
+    return gm_build(
+        &g, m, filter ? filter->rows : 0, GM_TARGET { return bsr_conv_prune(c, filter, sparsity, norm, t, e); },
+        GM_TARGET { return bsr_conv_prune(c, df, sparsity, norm, t, e); });
+}
 TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
 TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                         const bsr_exec *exec) {
@@ -813,6 +876,22 @@ TF bsr_status gm_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int
     return g.run(
         true, GM_HOST { return bsr_build_schedule(c, m, group, transposed, buffer, bytes, e); },
         GM_HOST { return bsr_build_schedule(c, dm, group, transposed, db, bytes, e); });
+}
+TF bsr_status gm_moe_topology(const bsr_context *ctx, const bsr_moe_routing *r, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_moe_topology", ctx, exec);
+    auto dr = g.map(r);
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_moe_topology(c, r, t, e); }, GM_TARGET { return bsr_moe_topology(c, dr, t, e); });
+}
+TF bsr_status gm_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
+                                      uint64_t bytes, const bsr_exec *exec) {
+    gm_call g("bsr_moe_transposed_index", ctx, exec);
+    auto dr = g.map(r);
+    auto dm = g.map(m);
+    void *db = g.place(buffer, gm_view_bytes(bytes), true);
+    return g.run(
+        true, GM_HOST { return bsr_moe_transposed_index(c, r, m, buffer, bytes, e); },
+        GM_HOST { return bsr_moe_transposed_index(c, dr, dm, db, bytes, e); });
 }
 TF bsr_status gm_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
     gm_call g("bsr_layout_mask", ctx, exec);
@@ -849,6 +928,9 @@ static const struct {
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
+    {"bits_for_any_threads", "threads of the CPU backend"},
+    {"timing", "seconds of the CPU backend"},
+    {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -960,12 +1042,24 @@ T_OPERATIONS(X)
 #define bsr_matmul gm_matmul
 #define bsr_matmul_backward gm_matmul_backward
 #define bsr_sampled_addmm gm_sampled_addmm
+#define bsr_sampled_gated gm_sampled_gated
+#define bsr_moe_route gm_moe_route
+#define bsr_moe_topology gm_moe_topology
+#define bsr_moe_transposed_index gm_moe_transposed_index
+#define bsr_moe_gather gm_moe_gather
+#define bsr_moe_scatter gm_moe_scatter
+#define bsr_moe_weight_gradient gm_moe_weight_gradient
 #define bsr_sum_mm gm_sum_mm
 #define bsr_softmax gm_softmax
 #define bsr_softmax_backward gm_softmax_backward
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
+#define bsr_conv gm_conv
+#define bsr_conv_weight_gradient gm_conv_weight_gradient
+#define bsr_chain_mm gm_chain_mm
+#define bsr_sampled_chain_mm gm_sampled_chain_mm
 #define bsr_attention gm_attention
+#define bsr_attention_backward gm_attention_backward
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
@@ -977,6 +1071,7 @@ T_OPERATIONS(X)
 #define bsr_from_block_mask gm_from_block_mask
 #define bsr_random_pattern gm_random_pattern
 #define bsr_prune gm_prune
+#define bsr_conv_prune gm_conv_prune
 #define bsr_build_transposed_index gm_build_transposed_index
 #define bsr_build_schedule gm_build_schedule
 #define bsr_layout_mask gm_layout_mask

@@ -45,7 +45,7 @@ struct offered_workspace {
         query.query = &found;
         if (!wanted || call(&query) != BSR_OK || !found.workspace_bytes) return;
         gm_cuda("in cudaMalloc", cudaMalloc(&data, found.workspace_bytes));
-        gm_cuda("in cudaMemset", cudaMemset(data, 0xff, found.workspace_bytes));
+        gm_cuda("poisoning", cudaMemsetAsync(data, 0xff, found.workspace_bytes, gm.stream)); /* another stream would race */
         e->workspace = data, e->workspace_bytes = found.workspace_bytes;
     }
     ~offered_workspace() {
@@ -56,8 +56,10 @@ struct offered_workspace {
 };
 /* Every tier with every tile that a plan may name, and with the workspace that it then wants, if any: what it does not take is
    refused, the rest is the CPU's bit for bit (whole numbers). So small operands meet the kernels that else only large ones do.
-   With --kernels only the calls that it picks run. out: what the CPU made; ran: calls, by tier (0: the library's choice). */
-template <class F> TF void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
+   With --kernels only the calls that it picks run. out: what the CPU made; ran: calls, by tier (0: the library's choice).
+   chosen: the library's choice alone. */
+template <class F>
+TF void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call, bool chosen = false) {
     static const struct {
         int cols, split, stages, rows = 0;
     } tiles[] = {{0, 0, 0},   {8, 0, 0},   {16, 0, 0},  {32, 0, 0},      {64, 0, 0},      {128, 0, 0},
@@ -73,7 +75,7 @@ template <class F> TF void each_plan(const gm_call &g, const void *out, int dtyp
             const int tier = of % 4;
             const bool offered = of >= 4;
             bsr_plan plan = BSR_ZERO;
-            if (!tier && &tile != tiles) continue;
+            if (tier ? chosen : &tile != tiles) continue;
             plan.kernel = tier, plan.tile_rows = tile.rows, plan.tile_cols = tile.cols;
             plan.split = tile.split, plan.stages = tile.stages;
             e.plan = tier ? &plan : nullptr, e.stream = gm.stream;
@@ -151,11 +153,23 @@ TF void exact_product(const bsr_matrix *a, const bsr_dense *b, const bsr_dense *
             each_plan(g, room, c->dtype, e, ran, [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
     }
 }
+/* c = a b by the library's choice, without and with the workspace that it asks for. */
+TF void exact_chosen(const bsr_matrix *a, const bsr_dense *b, const bsr_dense *c) {
+    int ran[4] = {0};
+    gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+    auto da = g.map(a);
+    auto db = g.map(b), dc = g.map(c, true);
+    g.upload();
+    CHECK_INT(bsr_dense_mm(cpu(), 0, a, b, c, NULL), BSR_OK);
+    each_plan(g, c->data, c->dtype, exec_of(0), ran, [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, 0, da, db, dc, e); },
+              true);
+    CHECK(ran[0] > 0);
+}
 /* The same of a b and c of whole numbers in a layout, n columns, with each of the flags. */
 TF void exact_columns(bsr_matrix *a, int64_t n, int layout, bool trans, std::initializer_list<uint32_t> flags, int *ran) {
-    const int out = a->dtype == BSR_I8 ? (int)BSR_I32 : a->dtype;
+    const int out = t_sums(a->dtype);
     if (trans) t_attach_transposed(a);
-    const bsr_dense b = t_random(a->dtype, trans ? a->rows : a->cols, n, layout, NO_BATCH, 0, FILL_INTEGER);
+    const bsr_dense b = t_random(t_mixed(a->dtype), trans ? a->rows : a->cols, n, layout, NO_BATCH, 0, FILL_INTEGER);
     const bsr_dense c = t_output(out, trans ? a->cols : a->rows, n, layout, NO_BATCH);
     for (uint32_t f : flags) exact_product(a, &b, &c, c.data, trans ? BSR_TRANS_A : 0, false, ran, f);
 }

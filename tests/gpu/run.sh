@@ -24,7 +24,7 @@ part() {
 }
 number=100
 alone() { case $1 in gpu_sizes | gpu_streams) return 0 ;; *) return 1 ;; esac } # they fill the memory, watch it, print times
-tiered() { case $1 in gpu_product | gpu_sampled | gpu_attention) return 0 ;; *) return 1 ;; esac }
+tiered() { case $1 in gpu_product | gpu_sampled | gpu_attention | gpu_attention_backward) return 0 ;; *) return 1 ;; esac }
 if [ "$mode" = test ]; then
     jobs=${JOBS:-6}
     for p in $PROGRAMS; do

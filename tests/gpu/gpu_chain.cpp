@@ -1,0 +1,3 @@
+/* test_chain.c on the device. */
+#include "mirror.h"
+#include "../test_chain.c"

@@ -1,0 +1,2 @@
+#include "mirror.h"
+#include "../test_f8.c"

@@ -1,0 +1,3 @@
+/* test_moe.c on the device. */
+#include "mirror.h"
+#include "../test_moe.c"
