@@ -5899,9 +5899,10 @@ typedef struct bsri_few {
     const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
     const int32_t *at, *col; /* entry p is block at[p] (at null: p), `block` elements each, and goes with b from element */
     int64_t block, step;     /* col[p] * step on */
-    /* small: `run` numbers of each block; x has `reach`; `part` rows, the products of each row k_step apart, rows row_step */
+    /* small: `run` numbers of each block; x has `reach`; `part` rows row_step apart, the products of each k_step apart up to
+       k_end */
     int run, reach;
-    int64_t part, row_step, k_step;
+    int64_t part, row_step, k_step, k_end;
     int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX]; /* which of x each number of a block is multiplied by */
 } bsri_few;
 #define BSRI_F_START                                                \
@@ -6075,7 +6076,7 @@ BSRI_A_v2 static inline __m256i bsri_order_v2d(const int32_t *p) { /* pairs of f
         BSRI_MANY_##ALL(BSRI_S_ORDER, S, d)                                                                                \
         BSRI_F_START                                                                                                       \
         for (; t < end; t++, c += f->rows) {                                                                               \
-            const int64_t n = line[t + 1], rows = f->part, row_step = f->row_step, k_step = f->k_step;                     \
+            const int64_t n = line[t + 1], rows = f->part, row_step = f->row_step, k_step = f->k_step, k_end = f->k_end; \
             BSRI_MANY_##ALL(BSRI_S_ZERO, S, d)                                                                             \
             BSRI_CHAINS_##AT_ONCE(BSRI_S_ZERO, S, ALL)                                                                     \
             i = line[t], a = (const BSRI_T_##S *)pa;                                                                       \
@@ -6090,7 +6091,7 @@ BSRI_A_v2 static inline __m256i bsri_order_v2d(const int32_t *p) { /* pairs of f
             for (r = 0; r < rows; r++) {                                                                                   \
                 const BSRI_T_##S *at_row = lane + r * row_step;                                                            \
                 BSRI_T_##S sum = at_row[0];                                                                                \
-                for (k = k_step; k < f->run; k += k_step) sum += at_row[k];                                                \
+                for (k = k_step; k < k_end; k += k_step) sum += at_row[k];                                                  \
                 c[r] += sum;                                                                                               \
             }                                                                                                              \
         }                                                                                                                  \
@@ -6215,18 +6216,20 @@ BSRI_SOURCES(BSRI_DEFINE_TALL)
             for (k = 0; k < rows; k++) c[k] += lane[k];                                                                    \
         }                                                                                                                  \
     }
-BSRI_DEFINE_SUMS(v0f, v0, 2)
-BSRI_DEFINE_SUMS(v0d, v0, 2)
-BSRI_DEFINE_SUMS(v0i, v0, 2)
+BSRI_SETS(BSRI_DEFINE_SUMS)
 #if BSRI_X86
-BSRI_DEFINE_SUMS(v2i, v2, 2)
-BSRI_DEFINE_SUMS(v5i, v5, 4)
+BSRI_DEFINE_SUMS(v3f, v3, 4)
+BSRI_DEFINE_SUMS(v3d, v3, 4)
 #endif
-/* Floats: portable C alone, others go along blocks (small). */
 static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
-    if (compute == BSR_F64) bsri_sums_v0d(f, a, b, t, end, c);
-    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) bsri_sums_v0f(f, a, b, t, end, c);
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512 && compute == BSR_F64 && f->rows <= 4) bsri_sums_v3d(f, a, b, t, end, c);
+    else if (isa == BSR_ISA_AVX512 && compute == BSR_F32 && f->rows <= 8) bsri_sums_v3f(f, a, b, t, end, c);
+    else
+#endif
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_sums_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_sums_v, (f, a, b, t, end, c));
     else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_sums_v, (f, a, b, t, end, c));
 }
 /* Ones: blocks of one number, one column. Plain: number by number, any strides; across: c's rows are BSRI_FEW_COLS apart. */
@@ -6311,6 +6314,7 @@ static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, con
                 const int64_t stop = pieces > 1 ? t + 1 : end;
                 n = bsri_min(most, lines - i);
                 f->run = (int)(n * each), f->reach = (int)(turned ? n : f->inner), f->part = turned ? f->rows : n;
+                f->k_end = turned ? f->run : f->inner;
                 if (compute == BSR_F64) (isa == BSR_ISA_AVX512 ? bsri_small_v5d : bsri_small_v2d)(f, pa, pb, t, stop, (double *)(void *)pc);
                 else (isa == BSR_ISA_AVX512 ? bsri_small_v5f : bsri_small_v2f)(f, pa, pb, t, stop, (float *)(void *)pc);
             }
@@ -6991,7 +6995,7 @@ static void bsri_few_go(bsri_work *w, const char *a, const char *b, int64_t t, i
         if (w->compute != BSR_F64) most *= 2;
         most = bsri_min(BSRI_COUNTED, most / (kc * bsri_max(w->a.direct && !w->job.at ? 1 : w->rows, w->b.direct ? 1 : w->cols)));
         most = bsri_max(1, most);
-        for (u = t, row = w->first; u < end; u = v, row += (v - u) * w->rows) {
+        for (u = t, row = w->first; u < end; row += (v - u) * w->rows, u = v) {
             for (v = u; v < end && line[v + 1] - line[u] <= most; v++) {
             }
             if (v > u) {
