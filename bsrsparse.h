@@ -6932,6 +6932,9 @@ static void bsri_few_pack(bsri_work *w, const bsri_side *side, const char *data,
     for (i = p; i < end && run && each >= 32; i++)
         bsri_row_load(w->isa, w->compute, bsri_at(pack, w->compute, (i - p) * each),
                       data + (index ? index[i] : i) * block * size, side->dtype, 1, each);
+    for (; i < end && each >= 256; i++)
+        bsri_tile_load(w->isa, w->compute, bsri_at(pack, w->compute, (i - p) * each), n2,
+                       data + (index ? index[i] : i) * block * size, side->dtype, n1, n2, s1, s2);
     if (i == end) return;
     (size == 1 ? bsri_gather8 : size == 2 ? bsri_gather16 : size == 4 ? bsri_gather32 : bsri_gather64)(data, index, block, p, end, n1,
                                                                                                       s1, n2, s2, to);
@@ -7314,8 +7317,9 @@ static void bsri_product_task(void *arg, int64_t task) {
 }
 /* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another? */
 static int bsri_few_whole(const bsri_engine *e, int64_t lanes) {
-    if (e->a_cs == 1 || e->bc == 1) return e->bc <= lanes && (e->br == 1 || e->a_rs == e->bc);
-    return e->a_rs == 1 && e->a_cs == e->br && e->br <= lanes;
+    const int64_t most = 2 * BSRI_SMALL_VECTORS * lanes; /* in two pieces at most */
+    if (e->a_cs == 1 || e->bc == 1) return e->bc <= lanes && (e->br == 1 || e->a_rs == e->bc) && e->br * e->bc <= most;
+    return e->a_rs == 1 && e->a_cs == e->br && e->br <= lanes && e->br * e->bc <= most;
 }
 /* How the products with few columns run: along what is contiguous in op(A)'s blocks, where that fills vectors better than the
    columns would. */
@@ -7324,17 +7328,21 @@ static int bsri_few_mode(const bsri_engine *e) {
     const int64_t n = e->width, lanes = bsri_lanes(e->isa, job->compute), across = bsri_ceil_div(n, lanes);
     const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1), ints = job->compute == BSR_I32;
     const int dtype = job->a ? job->a->dtype : job->blocks->dtype, vectors = e->isa != BSR_ISA_PORTABLE && !ints;
+    const int whole = dtype == job->compute || e->a_cs != 1 || !bsri_dots_read(e->isa, job->compute, dtype);
     if (n > BSRI_FEW_COLS) return BSRI_FEW_NONE;
     if (e->br == 1 && e->bc == 1 && n == 1) return BSRI_FEW_ONES;
-    if (by_column && vectors && bsri_few_whole(e, lanes)) return BSRI_FEW_SMALL;
+    if (by_column && vectors && bsri_few_whole(e, lanes) && (whole || e->bc < 4)) return BSRI_FEW_SMALL;
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
     if (by_column && !vectors && e->bc < 2 * lanes && e->a_cs == 1) return BSRI_FEW_SMALL;
-    if (e->a_rs == 1 && (by_column || e->br > lanes) && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
+    if (e->a_rs == 1 && (by_column || e->br > lanes || (e->br >= 6 && 3 * n <= 2 * e->br)) &&
+        n * bsri_ceil_div(e->br, lanes) <= e->br * across)
+        return BSRI_FEW_TURNED;
     if (e->a_cs == 1 && !(ints && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1)))) {
         if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
         if (2 * n <= lanes && e->bc >= lanes && e->br >= 16) return BSRI_FEW_DOTS; /* b is transposed on the way */
     }
-    return by_column || !vectors || n > 2 * lanes || e->kind == BSRI_LIST_SCAN ? BSRI_FEW_NONE : BSRI_FEW_ACROSS;
+    if (by_column || !vectors || e->kind == BSRI_LIST_SCAN) return BSRI_FEW_NONE;
+    return e->br * e->bc <= (n <= lanes ? 64 : n <= 2 * lanes ? 16 : 0) ? BSRI_FEW_ACROSS : BSRI_FEW_NONE;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
