@@ -5903,7 +5903,7 @@ typedef struct bsri_few {
        k_end */
     int run, reach;
     int64_t part, row_step, k_step, k_end;
-    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX]; /* which of x each number of a block is multiplied by */
+    const int32_t *spread; /* which of x each number of a block is multiplied by */
 } bsri_few;
 #define BSRI_F_START                                                \
     const int32_t *at = f->at, *col = f->col, *line = f->line;      \
@@ -6242,13 +6242,18 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
             int64_t i = line[t];                                                                                           \
             const int64_t n = line[t + 1];                                                                                 \
             T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                              \
-            for (; i + 3 < n && !at && block == 1; i += 4) {                                                               \
+            if (at || block != 1) {                                                                                        \
+                for (; i + 1 < n; i += 2)                                                                                  \
+                    s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)], s1 += a[BSRI_F_A(i + 1)] * b[BSRI_F_B(i + 1)];                  \
+                if (i < n) s2 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                          \
+                i = n;                                                                                                     \
+            }                                                                                                              \
+            for (; i + 3 < n; i += 4) {                                                                                    \
                 s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step];                                      \
                 s2 += a[i + 2] * b[col[i + 2] * step], s3 += a[i + 3] * b[col[i + 3] * step];                              \
             }                                                                                                              \
-            for (; i + 1 < n; i += 2)                                                                                      \
-                s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)], s1 += a[BSRI_F_A(i + 1)] * b[BSRI_F_B(i + 1)];                      \
-            if (i < n) s2 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                              \
+            if (i + 1 < n) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step], i += 2;                   \
+            if (i < n) s2 += a[i] * b[col[i] * step];                                                                      \
             *c += (s0 + s1) + (s2 + s3);                                                                                   \
         }                                                                                                                  \
     }                                                                                                                      \
@@ -6290,11 +6295,11 @@ static int bsri_lanes(int isa, int compute) {
     return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
 }
 /* Where x meets the numbers of blocks: of rows along, or of products (turned). */
-static void bsri_few_spread_out(bsri_few *f, int64_t inner, int64_t rows, int turned) {
-    int64_t i, k, j;
-    for (i = 0, k = 0; i < (int64_t)(sizeof f->spread / sizeof f->spread[0]); k++)
-        for (j = 0; j < (turned ? rows : inner) && i < (int64_t)(sizeof f->spread / sizeof f->spread[0]); j++)
-            f->spread[i++] = (int32_t)(turned ? k : j);
+static void bsri_few_spread_out(int32_t *spread, int64_t inner, int64_t rows, int turned) {
+    const int n = BSRI_SMALL_VECTORS * BSRI_LANES_MAX, each = (int)(turned ? rows : inner);
+    int32_t i, j, k;
+    for (i = 0, k = 0; i < n; k++)
+        for (j = 0; j < each && i < n; j++) spread[i++] = turned ? k : j;
 }
 /* Small blocks in one column: whole ones, or so many rows (turned: products) at a time as kernels take. */
 static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, const char *b, int64_t t, int64_t end, char *c) {
@@ -6723,7 +6728,8 @@ typedef struct bsri_work {
     int few;                   /* BSRI_FEW_*: how few columns are multiplied */
     int columns;               /* column n of the sums is a line of c_tile, BSRI_FEW_LINE numbers long */
     bsri_few job;
-    int32_t count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; made when it is needed */
+    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
+    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
     bsri_walk walk;
     uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
@@ -6955,6 +6961,7 @@ static void bsri_few_packed(bsri_work *w, const char *a, const char *b, int64_t 
     if (!w->b.direct) {
         if (by_rows) bsri_few_pack(w, &w->b, b, job.col, job.step, p, stop, kc, w->b.rs, w->cols, w->b.cs, w->b_pack);
         else bsri_few_pack(w, &w->b, b, job.col, job.step, p, stop, w->cols, w->b.cs, kc, w->b.rs, w->b_pack);
+        for (; w->counted < stop - p; w->counted++) w->count[w->counted] = w->counted;
         f->col = w->count, f->step = kc * w->cols, f->bk = by_rows ? w->cols : 1, bn = kc, b = (const char *)w->b_pack;
     } else {
         f->col = job.col + p;
@@ -7283,16 +7290,15 @@ static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
     const int dtype = bsri_product_dtype(job);
     const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
-    int32_t i;
-    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0;
+    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0, w->counted = 0;
     bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
     bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
     bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
     else if (w->few == BSRI_FEW_SMALL) w->b.direct = w->b.direct && (w->b.rs == 1 || e->bc == 1 || w->isa == BSR_ISA_PORTABLE);
     else if (!w->few || w->few == BSRI_FEW_ACROSS) w->b.direct = w->b.direct && w->b.cs == 1;
-    if (w->few == BSRI_FEW_SMALL) bsri_few_spread_out(&w->job, e->bc, e->br, e->a_cs != 1 && e->bc > 1);
-    for (i = 0; i < BSRI_COUNTED && w->few && !w->b.direct; i++) w->count[i] = i;
+    w->job.spread = w->spread;
+    if (w->few == BSRI_FEW_SMALL) bsri_few_spread_out(w->spread, e->bc, e->br, e->a_cs != 1 && e->bc > 1);
 }
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
@@ -7321,6 +7327,15 @@ static int bsri_few_whole(const bsri_engine *e, int64_t lanes) {
     if (e->a_cs == 1 || e->bc == 1) return e->bc <= lanes && (e->br == 1 || e->a_rs == e->bc) && e->br * e->bc <= most;
     return e->a_rs == 1 && e->a_cs == e->br && e->br <= lanes && e->br * e->bc <= most;
 }
+/* Number by number, where no vector unit is used or rows are shorter than two vectors and end in a part of one, which takes it long;
+   of integers in portable C any. */
+static int bsri_few_plainly(const bsri_engine *e, int64_t lanes) {
+    const int ints = e->job->compute == BSR_I32, read = e->b_rs == 1 || e->bc == 1;
+    if (e->a_cs != 1) return 0;
+    if (ints && e->isa == BSR_ISA_PORTABLE) return 1;
+    if (ints && !read) return e->bc < 16;
+    return e->bc < 2 * lanes && e->bc % lanes && !(ints && e->isa == BSR_ISA_AVX512);
+}
 /* How the products with few columns run: along what is contiguous in op(A)'s blocks, where that fills vectors better than the
    columns would. */
 static int bsri_few_mode(const bsri_engine *e) {
@@ -7333,7 +7348,7 @@ static int bsri_few_mode(const bsri_engine *e) {
     if (e->br == 1 && e->bc == 1 && n == 1) return BSRI_FEW_ONES;
     if (by_column && vectors && bsri_few_whole(e, lanes) && (whole || e->bc < 4)) return BSRI_FEW_SMALL;
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
-    if (by_column && !vectors && e->bc < 2 * lanes && e->a_cs == 1) return BSRI_FEW_SMALL;
+    if (by_column && !vectors && bsri_few_plainly(e, lanes)) return BSRI_FEW_SMALL;
     if (e->a_rs == 1 && (by_column || e->br > lanes || (e->br >= 6 && 3 * n <= 2 * e->br)) &&
         n * bsri_ceil_div(e->br, lanes) <= e->br * across)
         return BSRI_FEW_TURNED;
