@@ -4113,6 +4113,7 @@ static int bsri_indices_all(const bsri_call *c, const void *index, int dtype, in
     bsri_indices s;
     int64_t i;
     int wrong = 0;
+    if (pieces == 1) return (ascending ? bsri_indices_ascend : bsri_indices_within)(bsri_isa_base(c->ctx->isa), index, dtype, n, end);
     s.index = index, s.n = n, s.end = end, s.dtype = dtype, s.ascending = ascending, s.isa = bsri_isa_base(c->ctx->isa);
     s.each = bsri_ceil_div(n, pieces);
     bsri_parallel(c, bsri_ceil_div(n, s.each), bsri_work_ns((double)n * (double)bsr_dtype_size(dtype), 0.0, 0.0), bsri_indices_part,
@@ -6728,8 +6729,6 @@ typedef struct bsri_work {
     int few;                   /* BSRI_FEW_*: how few columns are multiplied */
     int columns;               /* column n of the sums is a line of c_tile, BSRI_FEW_LINE numbers long */
     bsri_few job;
-    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
-    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
     bsri_walk walk;
     uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
@@ -6737,6 +6736,8 @@ typedef struct bsri_work {
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double a_pack[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
     BSRI_ALIGN64 double raw[BSRI_RAW_BYTES / 8]; /* few: numbers gathered as they are, to be converted at once */
+    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
+    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
 } bsri_work;
 
 static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int64_t cs) {
@@ -6873,16 +6874,19 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     const bsri_few *f = &w->job;
     const int64_t size = (int64_t)bsr_dtype_size(w->compute);
     bsri_walk *k = &w->walk;
-    int64_t i, n;
-    BSRI_F_START
+    int64_t i, j, n;
+    const int32_t *at = f->at, *col = f->col, *line = f->line;
+    const int64_t block = f->block * size, step = f->step * size; /* bytes */
     k->list = w->list, k->kc = f->inner, k->am = bn, k->ak = f->bk, k->ldb = f->ak, k->ldc = BSRI_FEW_LINE, k->add = 1, k->group = 0;
     for (i = line[t]; i < line[t + 1]; i += n) {
         n = bsri_min(BSRI_LIST, line[t + 1] - i);
         for (k->count = 0; k->count < n; k->count++) {
-            const int64_t p = i + k->count, next = p + BSRI_AHEAD < i + n ? p + BSRI_AHEAD : i + n - 1;
-            bsri_pair *pair = w->list + k->count;
-            pair->a = pb + BSRI_F_B(p) * size, pair->b = pa + BSRI_F_A(p) * size;
-            pair->ahead_a = pb + BSRI_F_B(next) * size, pair->ahead_b = pa + BSRI_F_A(next) * size;
+            const int64_t p = i + k->count;
+            w->list[k->count].a = pb + BSRI_F_B(p), w->list[k->count].b = pa + BSRI_F_A(p);
+        }
+        for (j = 0; j < n; j++) {
+            const bsri_pair *next = w->list + bsri_min(j + BSRI_AHEAD, n - 1);
+            w->list[j].ahead_a = next->a, w->list[j].ahead_b = next->b;
         }
         bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, c);
     }
@@ -6935,16 +6939,22 @@ static void bsri_few_pack(bsri_work *w, const bsri_side *side, const char *data,
         bsri_row_load(w->isa, w->compute, pack, data + p * each * size, side->dtype, 1, n);
         return;
     }
-    for (i = p; i < end && run && each >= 32; i++)
-        bsri_row_load(w->isa, w->compute, bsri_at(pack, w->compute, (i - p) * each),
-                      data + (index ? index[i] : i) * block * size, side->dtype, 1, each);
-    for (; i < end && each >= 256; i++)
-        bsri_tile_load(w->isa, w->compute, bsri_at(pack, w->compute, (i - p) * each), n2,
-                       data + (index ? index[i] : i) * block * size, side->dtype, n1, n2, s1, s2);
-    if (i == end) return;
-    (size == 1 ? bsri_gather8 : size == 2 ? bsri_gather16 : size == 4 ? bsri_gather32 : bsri_gather64)(data, index, block, p, end, n1,
-                                                                                                      s1, n2, s2, to);
-    if (!as_is) bsri_row_load(w->isa, w->compute, pack, w->raw, side->dtype, 1, n);
+    if (run ? each < 8 : each < 128 && (s2 != 1 || n2 < 6)) { /* little at a time */
+        if (size == 1) bsri_gather8(data, index, block, p, end, n1, s1, n2, s2, to);
+        else if (size == 2) bsri_gather16(data, index, block, p, end, n1, s1, n2, s2, to);
+        else if (size == 4) bsri_gather32(data, index, block, p, end, n1, s1, n2, s2, to);
+        else bsri_gather64(data, index, block, p, end, n1, s1, n2, s2, to);
+        if (!as_is) bsri_row_load(w->isa, w->compute, pack, w->raw, side->dtype, 1, n);
+        return;
+    }
+    for (i = p; i < end; i++) {
+        const char *from = data + (index ? index[i] : i) * block * size;
+        void *one = bsri_at(pack, w->compute, (i - p) * each);
+        if (run && each < 32) memcpy((char *)to + (i - p) * each * size, from, (size_t)(each * size));
+        else if (run) bsri_row_load(w->isa, w->compute, one, from, side->dtype, 1, each);
+        else bsri_tile_load(w->isa, w->compute, one, n2, from, side->dtype, n1, n2, s1, s2);
+    }
+    if (run && each < 32 && !as_is) bsri_row_load(w->isa, w->compute, pack, w->raw, side->dtype, 1, n);
 }
 /* Lines t to end, of which only entries [p, stop) are taken: products k to k + kc; what can't be read in place is packed. */
 static void bsri_few_packed(bsri_work *w, const char *a, const char *b, int64_t k, int64_t kc, int64_t t, int64_t end, int64_t p,
@@ -7276,7 +7286,7 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block, f->step = e->bc * e->b_rs;
         bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
-                    f->at && e->far);
+                    f->at && e->far && w->few != BSRI_FEW_TURNED);
     }
     return 1;
 }
@@ -7321,11 +7331,18 @@ static void bsri_product_task(void *arg, int64_t task) {
         bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
 }
-/* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another? */
-static int bsri_few_whole(const bsri_engine *e, int64_t lanes) {
-    const int64_t most = 2 * BSRI_SMALL_VECTORS * lanes; /* in two pieces at most */
-    if (e->a_cs == 1 || e->bc == 1) return e->bc <= lanes && (e->br == 1 || e->a_rs == e->bc) && e->br * e->bc <= most;
-    return e->a_rs == 1 && e->a_cs == e->br && e->br <= lanes && e->br * e->bc <= most;
+/* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another, that are best taken as such? Of rows in
+   two pieces at most; of products (turned) in one, and in more than one column where the transposed product does not do better. Of
+   numbers that are converted on the way: where dots, which convert as they load, would use little of their vectors. */
+static int bsri_few_whole(const bsri_engine *e, int64_t lanes, int64_t n, int dtype) {
+    const int64_t most = BSRI_SMALL_VECTORS * lanes, block = e->br * e->bc;
+    const int as_is = dtype == e->job->compute;
+    if (e->a_cs == 1 || e->bc == 1) {
+        if (e->bc > lanes || (e->br > 1 && e->a_rs != e->bc) || block > 2 * most) return 0;
+        return as_is || !bsri_dots_read(e->isa, e->job->compute, dtype) || (e->bc < 4 && n <= 8);
+    }
+    if (e->a_rs != 1 || e->a_cs != e->br || e->br > lanes || block > most) return 0;
+    return n == 1 || (as_is ? e->br <= 4 || n == 2 || n > e->br : e->br <= 3 && n <= 8);
 }
 /* Number by number, where no vector unit is used or rows are shorter than two vectors and end in a part of one, which takes it long;
    of integers in portable C any. */
@@ -7343,13 +7360,12 @@ static int bsri_few_mode(const bsri_engine *e) {
     const int64_t n = e->width, lanes = bsri_lanes(e->isa, job->compute), across = bsri_ceil_div(n, lanes);
     const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1), ints = job->compute == BSR_I32;
     const int dtype = job->a ? job->a->dtype : job->blocks->dtype, vectors = e->isa != BSR_ISA_PORTABLE && !ints;
-    const int whole = dtype == job->compute || e->a_cs != 1 || !bsri_dots_read(e->isa, job->compute, dtype);
     if (n > BSRI_FEW_COLS) return BSRI_FEW_NONE;
     if (e->br == 1 && e->bc == 1 && n == 1) return BSRI_FEW_ONES;
-    if (by_column && vectors && bsri_few_whole(e, lanes) && (whole || e->bc < 4)) return BSRI_FEW_SMALL;
+    if (by_column && vectors && bsri_few_whole(e, lanes, n, dtype)) return BSRI_FEW_SMALL;
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
     if (by_column && !vectors && bsri_few_plainly(e, lanes)) return BSRI_FEW_SMALL;
-    if (e->a_rs == 1 && (by_column || e->br > lanes || (e->br >= 6 && 3 * n <= 2 * e->br)) &&
+    if (e->a_rs == 1 && (by_column || e->br > lanes || (e->br >= 5 && 3 * n <= 2 * e->br)) &&
         n * bsri_ceil_div(e->br, lanes) <= e->br * across)
         return BSRI_FEW_TURNED;
     if (e->a_cs == 1 && !(ints && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1)))) {
