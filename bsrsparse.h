@@ -4113,11 +4113,12 @@ static int bsri_indices_all(const bsri_call *c, const void *index, int dtype, in
     bsri_indices s;
     int64_t i;
     int wrong = 0;
-    if (pieces == 1) return (ascending ? bsri_indices_ascend : bsri_indices_within)(bsri_isa_base(c->ctx->isa), index, dtype, n, end);
-    s.index = index, s.n = n, s.end = end, s.dtype = dtype, s.ascending = ascending, s.isa = bsri_isa_base(c->ctx->isa);
+    s.isa = bsri_isa_base(c->ctx->isa);
+    if (pieces == 1) return (ascending ? bsri_indices_ascend : bsri_indices_within)(s.isa, index, dtype, n, end);
+    s.index = index, s.n = n, s.end = end, s.dtype = dtype, s.ascending = ascending;
     s.each = bsri_ceil_div(n, pieces);
-    bsri_parallel(c, bsri_ceil_div(n, s.each), bsri_work_ns((double)n * (double)bsr_dtype_size(dtype), 0.0, 0.0), bsri_indices_part,
-                  &s);
+    bsri_parallel(c, bsri_ceil_div(n, s.each), bsri_work_ns((double)n * (double)bsr_dtype_size(dtype), 0.0, 0.0),
+                  bsri_indices_part, &s);
     for (i = 0; i * s.each < n; i++) wrong |= s.wrong[i];
     return !wrong;
 }
@@ -5890,7 +5891,7 @@ typedef uint16_t BSRI_RAW bsri_raw16;
 typedef uint32_t BSRI_RAW bsri_raw32;
 typedef uint64_t BSRI_RAW bsri_raw64;
 
-/* --- few columns: vectors run along a block, along its products (dots) or along its rows (sums), or along the columns (across) --- */
+/* --- few columns: vectors run along a block (small), its products (dots) or rows (sums), or along the columns (across) --- */
 typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
 enum { BSRI_FEW_ROWS = 64, BSRI_FEW_COLS = 16, BSRI_SMALL_VECTORS = 6 };
 typedef struct bsri_few {
@@ -5986,9 +5987,9 @@ BSRI_A_v2 static inline __m128i bsri_part8(const void *p, int n) {
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
 
-/* Blocks whose rows fill no more than a vector, one column: a block is a run of numbers, whatever its rows and columns are. Vectors
-   go along it, and x is spread by a permutation to the products that each number takes part in; what belongs to a row is added up
-   when the line ends. LAST full vectors and one that may be part of one; few vectors: more entries at a time. */
+/* Blocks whose rows fill no more than a vector, one column: a block is a run of numbers, whatever its rows and columns are.
+   Vectors go along it, and x is spread by a permutation to the products that each number takes part in; what belongs to a row is
+   added up when the line ends. LAST full vectors and one that may be part of one; few vectors: more entries at a time. */
 #define BSRI_MANY_0(X, S, s)
 #define BSRI_MANY_1(X, S, s) X(S, s, 0)
 #define BSRI_MANY_2(X, S, s) BSRI_MANY_1(X, S, s) X(S, s, 1)
@@ -6022,11 +6023,7 @@ BSRI_A_v2 static inline __m256i bsri_order_v2d(const int32_t *p) { /* pairs of f
 #define BSRI_S_ZERO(S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
 #define BSRI_S_FMA(S, s, m) s##m = BSRI_FMA_##S(BSRI_LOAD_##S(a##s + m * BSRI_L_##S), BSRI_SPREAD_##S(order##m, x##s), s##m);
 #define BSRI_S_ADD(S, s, m) d##m = BSRI_FMA_##S(one, s##m, d##m);
-#define BSRI_HALVES_v2f BSRI_STORE_v2f
-#define BSRI_HALVES_v2d BSRI_STORE_v2d
-#define BSRI_HALVES_v5f(p, v) _mm256_store_ps(p, _mm512_castps512_ps256(v)), _mm256_store_ps((p) + 8, _mm512_extractf32x8_ps(v, 1))
-#define BSRI_HALVES_v5d(p, v) _mm256_store_pd(p, _mm512_castpd512_pd256(v)), _mm256_store_pd((p) + 4, _mm512_extractf64x4_pd(v, 1))
-#define BSRI_S_STORE(S, s, m) BSRI_HALVES_##S(lane + m * BSRI_L_##S, s##m);
+#define BSRI_S_STORE(S, s, m) BSRI_STORE_##S(lane + m * BSRI_L_##S, s##m);
 #define BSRI_S_ENTRY(S, ISA, s, from_a, p, LAST)                                               \
     {                                                                                          \
         const BSRI_T_##S *a##s = from_a;                                                       \
@@ -6321,8 +6318,10 @@ static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, con
                 n = bsri_min(most, lines - i);
                 f->run = (int)(n * each), f->reach = (int)(turned ? n : f->inner), f->part = turned ? f->rows : n;
                 f->k_end = turned ? f->run : f->inner;
-                if (compute == BSR_F64) (isa == BSR_ISA_AVX512 ? bsri_small_v5d : bsri_small_v2d)(f, pa, pb, t, stop, (double *)(void *)pc);
-                else (isa == BSR_ISA_AVX512 ? bsri_small_v5f : bsri_small_v2f)(f, pa, pb, t, stop, (float *)(void *)pc);
+                if (compute == BSR_F64)
+                    (isa == BSR_ISA_AVX512 ? bsri_small_v5d : bsri_small_v2d)(f, pa, pb, t, stop, (double *)(void *)pc);
+                else
+                    (isa == BSR_ISA_AVX512 ? bsri_small_v5f : bsri_small_v2f)(f, pa, pb, t, stop, (float *)(void *)pc);
             }
         return;
     }
@@ -6330,7 +6329,7 @@ static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, con
     (void)isa;
     bsri_few_plain(compute, f, a, b, t, end, c);
 }
-/* Across: MR rows of at most a vector of columns; even and odd products (entries, if each is one product) have sums of their own. */
+/* Across: MR rows of at most a vector of columns; even and odd products (or entries of one product) have sums of their own. */
 #if BSRI_X86
 #define BSRI_X_LOAD(S, m, NV) BSRI_V_##S d##m = BSRI_LOAD_##S(c + m * BSRI_FEW_COLS), e##m = BSRI_LOAD_##S(zeros);
 #define BSRI_X_EVEN(S, m, NV) d##m = BSRI_FMA_##S(BSRI_SET1_##S(even[m * am]), b0, d##m);
@@ -6407,8 +6406,8 @@ static void bsri_few_across_rows(int isa, int compute, const bsri_few *f, int64_
     (void)isa, (void)compute, (void)f, (void)rows, (void)a, (void)b, (void)t, (void)end, (void)tail, (void)c;
 #endif
 }
-/* Four rows at a time, as even as can be. Blocks of more rows: line by line where a line's blocks stay in the cache meanwhile, else
-   entry by entry. */
+/* Four rows at a time, as even as can be. Blocks of more rows: line by line where a line's blocks stay in the cache meanwhile,
+   else entry by entry. */
 static void bsri_few_across(int isa, int compute, const bsri_few *f, const char *a, const char *b, int64_t cols, int64_t t,
                             int64_t end, char *c) {
     const int64_t size = compute == BSR_F64 ? 8 : 4, lanes = bsri_lanes(isa, compute), groups = (f->rows + 3) / 4;
@@ -6877,7 +6876,8 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     int64_t i, j, n;
     const int32_t *at = f->at, *col = f->col, *line = f->line;
     const int64_t block = f->block * size, step = f->step * size; /* bytes */
-    k->list = w->list, k->kc = f->inner, k->am = bn, k->ak = f->bk, k->ldb = f->ak, k->ldc = BSRI_FEW_LINE, k->add = 1, k->group = 0;
+    k->list = w->list, k->kc = f->inner, k->am = bn, k->ak = f->bk, k->ldb = f->ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    k->group = 0;
     for (i = line[t]; i < line[t + 1]; i += n) {
         n = bsri_min(BSRI_LIST, line[t + 1] - i);
         for (k->count = 0; k->count < n; k->count++) {
@@ -6898,7 +6898,8 @@ static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, 
     int64_t j;
     f->rows = w->rows;
     if (w->few == BSRI_FEW_ACROSS) {
-        bsri_few_across(w->isa, w->compute, f, a, b, w->cols, t, end, (char *)bsri_at(w->c_tile, w->compute, row * BSRI_FEW_COLS));
+        bsri_few_across(w->isa, w->compute, f, a, b, w->cols, t, end,
+                        (char *)bsri_at(w->c_tile, w->compute, row * BSRI_FEW_COLS));
         return;
     }
     for (; t < end && w->few == BSRI_FEW_TURNED; t++, row += w->rows)
@@ -6911,8 +6912,8 @@ static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, 
         else bsri_few_ones(w->compute, f, a, b, t, end, c);
     }
 }
-/* n1 x n2 numbers, s1 and s2 apart, of each of blocks (or pieces of b) `index` p to end, `block` elements each (index null: p), one
-   after another as they are. */
+/* n1 x n2 numbers, s1 and s2 apart, of each of blocks (or pieces of b) `index` p to end, `block` elements each (index null: p),
+   one after another as they are. */
 #define BSRI_DEFINE_GATHER(BITS)                                                                                           \
     static void bsri_gather##BITS(const void *data, const int32_t *index, int64_t block, int64_t p, int64_t end,           \
                                   int64_t n1, int64_t s1, int64_t n2, int64_t s2, void *dst) {                             \
@@ -7331,9 +7332,9 @@ static void bsri_product_task(void *arg, int64_t task) {
         bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
 }
-/* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another, that are best taken as such? Of rows in
-   two pieces at most; of products (turned) in one, and in more than one column where the transposed product does not do better. Of
-   numbers that are converted on the way: where dots, which convert as they load, would use little of their vectors. */
+/* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another, that are best taken as such? Of
+   rows in two pieces at most; of products (turned) in one, and in more than one column where the transposed product does not do
+   better. Of numbers that are converted on the way: where dots, which convert as they load, would use little of their vectors. */
 static int bsri_few_whole(const bsri_engine *e, int64_t lanes, int64_t n, int dtype) {
     const int64_t most = BSRI_SMALL_VECTORS * lanes, block = e->br * e->bc;
     const int as_is = dtype == e->job->compute;
@@ -7344,8 +7345,8 @@ static int bsri_few_whole(const bsri_engine *e, int64_t lanes, int64_t n, int dt
     if (e->a_rs != 1 || e->a_cs != e->br || e->br > lanes || block > most) return 0;
     return n == 1 || (as_is ? e->br <= 4 || n == 2 || n > e->br : e->br <= 3 && n <= 8);
 }
-/* Number by number, where no vector unit is used or rows are shorter than two vectors and end in a part of one, which takes it long;
-   of integers in portable C any. */
+/* Number by number: integers and portable C, where rows are shorter than two vectors and end in a part of one, which takes dots
+   long; integers in portable C always. */
 static int bsri_few_plainly(const bsri_engine *e, int64_t lanes) {
     const int ints = e->job->compute == BSR_I32, read = e->b_rs == 1 || e->bc == 1;
     if (e->a_cs != 1) return 0;
