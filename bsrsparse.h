@@ -30,6 +30,7 @@
      moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
      matrices           checks, conversions, pruning, views
+     masks              block masks of attention: from conditions, from and to lists, from scores
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
      weights            safetensors files, in memory
@@ -70,6 +71,7 @@
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
      conversions        from dense, CSR, COO, mask; random, pruned; to dense
+     mask-calls         block masks of attention: by conditions, lists, scores; checks, public functions
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
      moe-calls          mixtures of experts: routing, topology, rows to experts and back
@@ -290,6 +292,13 @@
      every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u.
 
+   BLOCK MASKS
+     What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
+     full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
+     kinds of the conditions that attention itself is given, within a pattern or without; FlexAttention's lists come and go by
+     bsr_from_block_lists and bsr_to_block_lists. Masks that change from call to call are chosen by scores: bsr_pool_blocks makes
+     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. These five are of the CPU, as yet.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -327,7 +336,7 @@
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
-     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing).
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -479,7 +488,12 @@ typedef enum bsr_dtype {
     X(BSR_OP_MOE_SCATTER, 44, "moe_scatter")              \
     X(BSR_OP_MOE_WEIGHT_GRADIENT, 45, "moe_weight_gradient")    \
     X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
-    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")
+    X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")    \
+    X(BSR_OP_BLOCK_MASK, 60, "block_mask")                \
+    X(BSR_OP_FROM_BLOCK_LISTS, 61, "from_block_lists")    \
+    X(BSR_OP_TO_BLOCK_LISTS, 62, "to_block_lists")        \
+    X(BSR_OP_POOL_BLOCKS, 63, "pool_blocks")              \
+    X(BSR_OP_SELECT_BLOCKS, 64, "select_blocks")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -519,7 +533,9 @@ typedef enum bsr_op {
     X(BSR_ARG_MIDDLE, 70, "middle") X(BSR_ARG_PRODUCT, 71, "product") \
     X(BSR_ARG_GATE, 80, "gate") X(BSR_ARG_UP, 81, "up") X(BSR_ARG_GATE_OUT, 82, "gate_out")                       \
     X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
-    X(BSR_ARG_WEIGHTS, 86, "weights")
+    X(BSR_ARG_WEIGHTS, 86, "weights") X(BSR_ARG_WITHIN, 90, "within") X(BSR_ARG_KIND, 91, "block_kind") \
+    X(BSR_ARG_LISTS, 92, "lists") X(BSR_ARG_FULL_LISTS, 93, "lists' full ones") \
+    X(BSR_ARG_SCORES, 94, "scores")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -701,7 +717,12 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_MOE_OFFSETS, BSR_BAD_STRUCTURE, "offsets[<index>] is <value>: they are multiples of block_rows, from 0 to " \
       "<wanted> at most, and never decrease")                                                                             \
     X(BSR_ITEM_MOE_ROW_OF, BSR_BAD_STRUCTURE, "row_of[<index>] is <value>: -1 to <wanted> are allowed")                 \
-    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")
+    X(BSR_ITEM_MOE_SLOT_OF, BSR_BAD_STRUCTURE, "slot_of[<index>] is <value>: -1 to <wanted> are allowed")               \
+    X(BSR_ITEM_LIST_COUNT, BSR_BAD_STRUCTURE, "counts[<index>] is <value>: 0 to <wanted> are allowed")                  \
+    X(BSR_ITEM_LIST_COLUMN, BSR_BAD_STRUCTURE, "indices[<index>] is <value>: 0 to <wanted> are allowed")                \
+    X(BSR_ITEM_LIST_REPEATS, BSR_BAD_STRUCTURE, "block row <index> of all items names block column <value> twice")  \
+    X(BSR_ITEM_SELECT_FIELD, BSR_BAD_ARGUMENT, "field <index> of the selection can't be <value> (0 top_k, 1 top_p, " \
+      "2 threshold, 3 first, 4 local, 5 combine, 6 causal_offset)")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1512,7 +1533,6 @@ typedef struct bsr_map_options { /* all zero, or null: nothing but alpha x, in o
    Error before that rounding: each of s, t, their combination and 1/(1-p) rounds once, u relative; f and f' of what they are
    given: 4 u (1 + |x|) max(|f|, 1) for the activations and tanh, sigmoid, 4 u |f| for the others (u = 2^-24 or 2^-53); on CUDA
    f32 results below 2^-126 may be 0.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE, BAD_STRUCTURE (y's or out's pattern is not x's; contents on the CPU), BAD_ARGUMENT (unknown function,
    combination or flag, low and high no interval, dropout_p outside [0, 1], y without a combination or with both members),
    UNSUPPORTED (a program's function in f64, or its gradient). */
@@ -1547,7 +1567,6 @@ typedef enum bsr_reduce_over {
    most (n + 2) u (sum of |terms|), n of them; maxima are exact; one rounding to out's type, as bsr_map rounds. The order of sums
    depends on sizes, pattern, types and GPU model alone: same bits between runs, for any number of threads, any cap of the grid.
    BSR_OVER_COLS is faster with an attached transposed index.
-   Not on CUDA yet (UNSUPPORTED, NOT_IMPLEMENTED).
    Errors: BAD_SHAPE (out's sizes), BAD_BATCH, BAD_ARGUMENT (unknown kind or over). */
 BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const bsr_matrix *x, const bsr_dense *out,
                               const bsr_exec *exec);
@@ -1578,7 +1597,7 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
    dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
-   copied). c has middle's dtype. Not on CUDA yet: f and product (UNSUPPORTED, NOT_IMPLEMENTED), as bsr_map is not.
+   copied). c has middle's dtype.
    Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
 BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
                                         const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
@@ -1609,7 +1628,7 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
        bsr_dense_mm        dW1^T = dg^T X,  dW3^T = du^T X
        bsr_sum_mm          dX = dg W1^T + du W3^T
        bsr_moe_scatter     dx = sum over slots of dX
-   layer_run in tests/test_moe.c does all this. Only capacities are known to the host: on CUDA everything is captured once and
+   examples/moe.h does all this, the maps in place. Only capacities are known to the host: on CUDA everything is captured once and
    replayed with other tokens. Padding is zeros wherever bsr_moe_gather writes, so it adds nothing to any gradient; what is
    behind the rows in use takes part in nothing, whatever it holds; an expert without tokens has no block, and gets gradients of
    zero. Blocks have block_rows x block_cols elements, block_cols a divisor of F: 128 x 128 for a thousand tokens an expert and
@@ -1698,7 +1717,9 @@ typedef enum bsr_block_kind { /* of a stored block of a mask */
     BSR_BLOCK_KIND_FORCE_32 = 0x7fffffff
 } bsr_block_kind;
 
-typedef struct bsr_lengths { /* in the backend's memory; each may be null. An item has a number as bsr_position.batch counts */
+/* Lengths that each item has of its own, in the backend's memory; each array may be null. An item is a sequence, with all its
+   heads: items are numbered as bsr_position.batch counts, by all batch dimensions but the last, the head. */
+typedef struct bsr_lengths {
     const int32_t *q_lengths, *k_lengths; /* for each item: query rows, keys past them are absent (their lse is -inf, out 0) */
     const int32_t *key_counts;            /* [item][block column]: valid keys at the start of each; the others are absent */
     int64_t key_counts_stride;            /* from one item to the next; 0: all share one row */
@@ -1707,7 +1728,8 @@ typedef struct bsr_lengths { /* in the backend's memory; each may be null. An it
 /* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
    one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
    page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
-   no key is attended may be anything. */
+   lengths, block kinds, causality and window leave no key to any query may be anything; they are not read (examples/decode.c
+   gives them back). Where a page has whole blocks of mask, bits are those of the same keys in a row, under one plan. */
 typedef struct bsr_pages {
     const int32_t *table; /* in the backend's memory; items as in bsr_lengths */
     int64_t stride;       /* from one item to the next; 0: all share one row */
@@ -1749,7 +1771,9 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)), so may mask. scale 0: 1/sqrt(D).
-   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. In f16 and bf16 on CUDA (sm_80 and
+   A cache: few query rows, causal_offset Lk - Lq, lengths or pages for what each item has. causal_offset is one number for all:
+   where items have different lengths and one query row each, k_lengths alone says where keys end. A mask of batch items x 1
+   has a pattern for each item. In f16 and bf16 on CUDA (sm_80 and
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
@@ -1930,6 +1954,114 @@ BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
                                       uint64_t bytes, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>masks: block masks of attention: from conditions, from and to lists, from scores             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The mask that conditions of attention leave, of lq query rows and lk keys: which blocks hold something that is attended (m's
+   pattern), and which of them hold nothing else (block_kind, a bsr_block_kind for each of m's col_indices, with their batch
+   strides; null: not wanted). Attention by m, with these kinds and the same options, is that by `within` (null: all blocks) with
+   options as they are. What lengths leave of a block counts: of it
+       none is allowed: not stored;  all of it: BSR_BLOCK_FULL;  some: BSR_BLOCK_PARTIAL
+   Looked at: causal, window, lengths, key padding that multiplies, mask function; options' own block_kind, which is of within's
+   blocks, and BSR_ATTENTION_FULL, before which no kind counts. With BSR_ATTENTION_MASK_BOOLEAN no block is full, but those that
+   are full in within: m has no values yet, which may forbid. All that only changes scores is passed over, also where it is -inf.
+   m: its batch, block sizes and arrays as in conversions (>>matrices), whose protocol this is: first a call that counts, or room
+   for all blocks; rows and cols are lq and lk rounded up. m->values is left alone. Columns ascend. Items of m are counted as
+   those of attention's output: its last batch dimension is the head, which mask functions see, the others are lengths' items. So
+   a mask whose heads or items share a pattern has a size of 1 there, where no condition asks for them.
+   within has m's block size, columns ascending in each row, a batch that broadcasts to m's.
+   Causality, windows and lengths are told from a block's corners; elements are looked at for functions and padding only, until
+   both an allowed and a forbidden one were met. Scratch: 8 bytes a block row; where elements are looked at 2 bits a block.
+   Errors: as conversions and bsr_attention (options); NULL_POINTER (options' block_kind without within), BAD_SHAPE (within's
+   sizes), BAD_STRUCTURE (on the CPU: within's arrays). CUDA: UNSUPPORTED, as yet. As FlexAttention's create_block_mask, whose
+   blocks at the edge are never full. */
+BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
+                                  const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec);
+
+/* FlexAttention's lists of block columns, packed: how many a block row has, [batch...][block rows], and which, [batch...][block
+   rows][width], of which those behind the count mean nothing. Its kv_num_blocks, kv_indices are counts, indices, and its
+   full_kv_num_blocks, full_kv_indices the others, of blocks in which nothing is forbidden (both null: no such list). Those of
+   columns, q_num_blocks and so on, are the lists of the transposed mask. */
+typedef struct bsr_block_lists {
+    int32_t *counts, *indices; /* in the backend's memory */
+    int64_t width;
+    int32_t *full_counts, *full_indices;
+    int64_t full_width;
+} bsr_block_lists;
+
+/* Their mask: m's pattern, and block_kind as of bsr_block_mask (null: not wanted): PARTIAL of the first list, FULL of the other.
+   m's rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone. Columns ascend in m,
+   in whatever order they are listed. Errors: as conversions; BAD_STRUCTURE (on the CPU: a count above the width, a column out of
+   range, one that a row names twice). CUDA: UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
+BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
+                                        const bsr_exec *exec);
+
+/* The lists of m with its kinds (null: all partial), in the order of m's columns; skipped blocks are left out. lists' arrays are
+   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: CAPACITY (error.value:
+   the width that a list must have), OVERFLOW (block columns above 2^31 - 1), BAD_ARGUMENT (an unknown kind), BAD_STRUCTURE (m).
+   CUDA: UNSUPPORTED, as yet. */
+BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
+                                      const bsr_block_lists *lists, const bsr_exec *exec);
+
+/* out row i = the sum, largest, smallest or mean (kind, a bsr_reduce_kind: SUM, MAX, MIN, MEAN) of rows i * block to (i + 1) *
+   block - 1 of x, column by column, as far as there are. counts (null: all): so many rows at the start of each block count; for
+   each item counts_stride further on (0: all share them), items as in bsr_lengths; clamped. Of no rows: 0, -inf, inf, NaN.
+   x [rows x cols], out [rows / block, rounded up, x cols]; x's batch broadcasts to out's. dtypes: f16, bf16, f32 (in f32;
+   BSR_EXEC_ACCUMULATE_F64: in f64) or f64; out the same or f32. Error of a sum: (n + 2) u sum |x| of n rows, of a mean 1/n of
+   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. CUDA: UNSUPPORTED, as yet.
+   Keys and queries of blocks as MoBA, VSA and Quest pool them. */
+BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                   int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec);
+
+typedef enum bsr_select_flag {
+    BSR_SELECT_CAUSAL       = 1 << 0, /* only blocks with an element where col <= row + causal_offset */
+    BSR_SELECT_SUM_GROUP    = 1 << 1, /* scores, q have more heads than m: those of a group are summed */
+    BSR_SELECT_FORCED_COUNT = 1 << 2, /* blocks that are always kept count for top_k */
+    BSR_SELECT_THRESHOLD    = 1 << 3, /* there is one */
+    BSR_SELECT_FLAG_FORCE_32 = 0x7fffffff
+} bsr_select_flag;
+#define BSR_SELECT_CAUSAL       BSRI_FLAG(BSR_SELECT_CAUSAL)
+#define BSR_SELECT_SUM_GROUP    BSRI_FLAG(BSR_SELECT_SUM_GROUP)
+#define BSR_SELECT_FORCED_COUNT BSRI_FLAG(BSR_SELECT_FORCED_COUNT)
+#define BSR_SELECT_THRESHOLD    BSRI_FLAG(BSR_SELECT_THRESHOLD)
+
+typedef enum bsr_select_combine { /* of a block's scores */
+    BSR_SELECT_SUM = 0,
+    BSR_SELECT_MAX = 1,
+    BSR_SELECT_LOG_SUM_EXP = 2,
+    BSR_SELECT_COMBINE_FORCE_32 = 0x7fffffff
+} bsr_select_combine;
+
+typedef struct bsr_select { /* all zero but scores, or q and k: every block */
+    const bsr_dense *scores; /* for each block, or n x l for each: a whole number of rows and columns; or null: */
+    const bsr_dense *q, *k;  /* scores are q k^T; k may have fewer heads, as in attention */
+    double scale;            /* of scores; 0: 1, of q and k 1/sqrt(their columns) */
+    int64_t top_k;           /* so many blocks of a row at most; 0: no limit */
+    double top_p;            /* no more than it takes to have this share of exp(scores); 0: no limit */
+    double threshold;        /* none with a score below it (a flag) */
+    int64_t first, local;    /* always kept: block columns below `first`; less than `local` away from that of the diagonal,
+                                which is the row's last element's, col = row + causal_offset */
+    int32_t combine;         /* bsr_select_combine */
+    uint32_t flags;          /* BSR_SELECT_* */
+    int64_t causal_offset;
+    int64_t reserved;
+} bsr_select;
+
+/* For each block row of m the blocks that are always kept, and of the others those with the largest scores, until one of the
+   limits is met: equal scores from the left, NaN as -inf. top_p: of the row's sum of exp(score - the largest), over all blocks
+   that may be kept; those that are always kept count. Several scores of a block are combined; before that heads of a group are
+   summed, and scaled.
+   m: its rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone; columns ascend.
+   Scores' and q's batch broadcasts to m's. block_kind as of bsr_block_mask (null: not wanted): PARTIAL where causality forbids
+   some of a block, else FULL. At most block rows x top_k blocks (and those always kept) are stored: capacity enough.
+   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item, 2 bits a block of all.
+   Errors: as conversions; BAD_ARGUMENT (a field out of range, scores beside q or k), BAD_SHAPE (no whole number of scores, or
+   above 2^20), BAD_BATCH (heads). CUDA: UNSUPPORTED, as yet.
+   Block choices as in MoBA, NSA, VSA (top_k), SpargeAttention and FlexPrefill (top_p), SeerAttention (threshold). */
+BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
+                                     const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>layouts: DeepSpeed's sparsity configurations                                                 */
@@ -8205,6 +8337,7 @@ static bsri_scaling bsri_scaling_of(const bsr_scales *s, int64_t rows, int64_t c
    yet; they are none of op(A)'s or b's then. */
 static const bsr_dense *bsri_scaling_fold(bsri_scaling *x, const bsr_dense *have, int rows, bsr_dense *view) {
     const int one = x->of.rows == 1 && x->of.cols == 1;
+    if (!x->of.rows || !x->of.cols) x->of.data = NULL; /* no products: nothing is scaled, nothing may be read */
     if (!x->of.data || have || x->blocks || x->along || (!one && x->line_group != 1)) return have;
     *view = x->of, view->rows = view->cols = 1, view->row_stride = view->col_stride = one ? 1 : x->line;
     if (!one && rows) view->rows = x->of.rows * x->of.cols;
@@ -10737,23 +10870,33 @@ static char *bsri_attention_row(const bsri_query_tile *t, const bsri_factor *f, 
                                 : p->first * f->d->row_stride;
     return bsri_at(f->data, f->d->dtype, at + col * f->d->col_stride);
 }
+/* Keys of a stored block of block column bc, by their place in the block, that one of the query rows [first, end) may attend to,
+   as far as lengths, kinds, causality and window say: *from to the result - 1. None other is read, nor its page looked up. */
+static int64_t bsri_attention_reach(const bsri_query_tile *t, int64_t block, int64_t bc, int64_t first, int64_t end,
+                                    int64_t *from) {
+    const bsri_attention *j = t->job;
+    const int64_t at = bc * j->mask->block_cols, keys = bsri_attention_keys(t, bc) - at;
+    const int kind = bsri_attention_kind(t, block);
+    *from = 0;
+    if (kind == BSR_BLOCK_SKIP || first >= end) return 0;
+    if (kind == BSR_BLOCK_FULL) return keys;
+    *from = bsri_max(0, first + j->causal_offset - j->before - at);
+    return bsri_min(keys, end + j->causal_offset + j->after - at);
+}
 /* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or too far from the
    diagonal for all rows, is passed over. A piece ends where its page does. */
 static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
     const bsri_attention *j = t->job;
     const bsr_matrix *m = j->mask;
-    const int64_t low = bsri_tile_row(t) + j->causal_offset - j->before;
-    const int64_t high = bsri_tile_row(t) + t->rows + j->causal_offset + j->after;
+    const int64_t row = bsri_tile_row(t), last_row = bsri_min(row + t->rows, t->q_rows);
     t->pieces = 0, t->cols = 0;
-    while (*p < end && bsri_tile_row(t) < t->q_rows) {
+    while (*p < end && row < t->q_rows) {
         const int64_t bc = bsri_index(t->mask.col, m->index_dtype, *p), first = bc * m->block_cols;
         const int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
-        const int kind = bsri_attention_kind(t, *p), full = kind == BSR_BLOCK_FULL;
-        const int64_t last = full ? bsri_attention_keys(t, bc) : bsri_min(bsri_attention_keys(t, bc), high);
+        int64_t from, width;
+        const int64_t last = bsri_attention_reach(t, *p, bc, row, last_row, &from);
         bsri_piece *piece = &t->piece[t->pieces];
-        int64_t width;
-        if (!full) *inner = bsri_max(*inner, low - first);
-        width = kind == BSR_BLOCK_SKIP ? 0 : last - first - *inner;
+        *inner = bsri_max(*inner, from), width = last - *inner;
         if (width <= 0) {
             *p += 1, *inner = 0;
             continue;
@@ -10762,7 +10905,7 @@ static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end
         width = bsri_min(width, room);
         if (t->table) width = bsri_min(width, j->k->rows - (first + *inner) % j->k->rows);
         piece->block = *p, piece->inner = *inner, piece->first = first + *inner, piece->at = t->cols, piece->width = width;
-        piece->full = full;
+        piece->full = bsri_attention_kind(t, *p) == BSR_BLOCK_FULL;
         t->pieces++, t->cols += width, *inner += width;
     }
     return t->cols;
@@ -11323,35 +11466,13 @@ static bsr_status bsri_attention_check_kinds(const bsri_call *c, bsri_spans *set
     BSRI_TRY(bsri_attention_check_lengths(c, set, l->k_lengths, 1, items, 1));
     return bsri_attention_check_lengths(c, set, l->key_counts, bsri_block_cols(m), items, l->key_counts_stride);
 }
-/* The pages in which an item of the batch has keys: are they in the pool? */
-static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
-    const bsr_matrix *m = j->mask;
-    const bsr_lengths *l = j->options->lengths;
-    const int64_t size = j->k->rows, at = item / j->heads, own = bsri_group_item(j, item, j->m_group);
-    const int64_t keys = bsri_attention_length(l ? l->k_lengths : NULL, at, j->keys), rows = bsri_block_rows(m);
-    const int32_t *table = j->options->pages->table + at * j->options->pages->stride;
-    const uint8_t *kind = j->options->block_kind ? j->options->block_kind + bsri_matrix_walk(&j->batch, own, m).col : NULL;
-    const bsri_item it = bsri_matrix_item(&j->batch, own, m);
-    int64_t p, page;
-    for (p = bsri_index(it.crow, m->index_dtype, 0); p < bsri_index(it.crow, m->index_dtype, rows); p++) {
-        const int64_t first = bsri_index(it.col, m->index_dtype, p) * m->block_cols, end = bsri_min(first + m->block_cols, keys);
-        for (page = first / size; first < end && page <= (end - 1) / size && !(kind && kind[p] == BSR_BLOCK_SKIP); page++)
-            if (table[page] < 0 || table[page] >= j->pages)
-                return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS, at * j->options->pages->stride + page, table[page]);
-    }
-    return BSR_OK;
-}
+/* The pages' table: is there one, and where does it lie? */
 static bsr_status bsri_attention_check_pages(const bsri_call *c, bsri_spans *set, const bsri_attention *j) {
     const bsr_pages *pages = j->options->pages;
-    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
     const int64_t items = j->heads ? j->batch.count / j->heads : 0, n = pages ? bsri_ceil_div(j->keys, j->k->rows) : 0;
-    int64_t item;
     if (!pages) return BSR_OK;
     if (n && items && !pages->table) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
-    BSRI_TRY(bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride));
-    for (item = 0; item < j->batch.count && !bsri_on_cuda(c); item += own ? j->m_group : j->heads)
-        BSRI_TRY(bsri_attention_check_table(c, j, item));
-    return BSR_OK;
+    return bsri_attention_check_lengths(c, set, pages->table, n, items, pages->stride);
 }
 /* An operand of one number for each item. */
 static bsr_status bsri_attention_check_number(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d) {
@@ -11395,6 +11516,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->before = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_left)) : 2 * far;
     j->after = o->flags & BSR_ATTENTION_WINDOW ? bsri_max(-far, bsri_min(far, o->window_right)) : 2 * far;
     if (o->flags & BSR_ATTENTION_CAUSAL) j->after = bsri_min(j->after, 0);
+    if (j->before + j->after < 0) j->before = j->after = -2 * far; /* what lets nothing through, for several rows neither */
     j->softcap = o->softcap;
     j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
     j->keep[0] = 1, j->keep[1] = 0;
@@ -11409,6 +11531,34 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->tiles = bsri_ceil_div(j->mask->block_rows, j->tile_rows);
     j->group = bsri_ceil_div(16, j->tile_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->mask) * j->tiles, j->group);
+}
+
+/* The pages that an item of the batch reads: are they in the pool? On the CPU, when all else of the call is known. */
+static bsr_status bsri_attention_check_table(const bsri_call *c, const bsri_attention *j, int64_t item) {
+    const int64_t size = j->k->rows, height = j->mask->block_rows;
+    bsri_query_tile t;
+    int64_t br, p, page;
+    t.job = j, bsri_attention_item(&t, item, NULL, NULL, NULL);
+    for (br = 0; br < bsri_block_rows(j->mask); br++) {
+        const int64_t end = bsri_index(t.mask.crow, j->mask->index_dtype, br + 1);
+        for (p = bsri_index(t.mask.crow, j->mask->index_dtype, br); p < end; p++) {
+            const int64_t bc = bsri_index(t.mask.col, j->mask->index_dtype, p), at = bc * j->mask->block_cols;
+            int64_t from, last = bsri_attention_reach(&t, p, bc, br * height, bsri_min((br + 1) * height, t.q_rows), &from);
+            for (page = (at + from) / size; from < last && page <= (at + last - 1) / size; page++)
+                if (t.table[page] < 0 || t.table[page] >= j->pages)
+                    return bsri_fail(c, BSR_ITEM_PAGE_RANGE, BSR_ARG_OPTIONS,
+                                     t.position.batch * j->options->pages->stride + page, t.table[page]);
+        }
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_attention_check_tables(const bsri_call *c, const bsri_attention *j) {
+    const int own = j->mask->batch_dims && j->mask->batch[j->mask->batch_dims - 1] > 1; /* patterns of heads */
+    int64_t item;
+    if (!j->options->pages || bsri_on_cuda(c)) return BSR_OK;
+    for (item = 0; item < j->batch.count; item += own ? j->m_group : j->heads)
+        BSRI_TRY(bsri_attention_check_table(c, j, item));
+    return BSR_OK;
 }
 
 /* Does anything but causality stand between product and softmax? */
@@ -11443,6 +11593,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
                                                             BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64), BSRI_WRITE));
     } else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check_tables(&c, &j));
     p = bsri_plan_default(&c);
     key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, j.keys);
     key.alpha = bsri_attention_modifies(&j);
@@ -12133,7 +12284,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
     p = bsri_plan_default(&c);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gradient(&c, &g, &p)));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -12255,7 +12406,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_partial(&c, &g)));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
@@ -12977,7 +13128,7 @@ BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, con
     p.mat1 = mat1, p.gate = gate, p.up = up, p.out = out, p.gate_out = gate_out, p.up_out = up_out, p.activation = activation;
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_gated(&c, &p));
     bsri_gated_jobs(&c, &p, &g);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_gated(&c, &g));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gated(&c, &g)));
     memset(&none, 0, sizeof none);
     plan = bsri_plan_default(&c);
     plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows), plan.tile_cols = (int32_t)bsri_tile_cols(g.job[0].compute);
@@ -12985,7 +13136,7 @@ BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, con
     if (stop) return BSR_OK;
     g.job[0].isa = g.job[1].isa = plan.kernel;
     bsri_gated_run(&c, &g);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -13573,6 +13724,9 @@ struct bsri_build {
     const bsri_entries *entries;
     const struct bsri_merge *merge;
     const struct bsri_group *group;
+    const struct bsri_conditions *conditions;
+    const struct bsri_lists *lists;
+    uint8_t *kind;  /* of each block, as m's columns; null: not wanted */
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
@@ -14903,6 +15057,758 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
 BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The conditions of bsr_block_mask. */
+typedef struct bsri_conditions {
+    bsr_matrix to, within;        /* zeros where it is absent */
+    bsri_batch batch;             /* to's */
+    bsr_dense padding;            /* that multiplies; data null: absent */
+    int64_t lq, lk, heads;
+    int64_t low, high;            /* columns that a row may see: row + low to row + high */
+    bsr_lengths lengths;
+    const uint8_t *within_kind; /* null: all partial */
+    const void *user_data;
+    int32_t function, has_within;
+    int32_t full, never_full; /* lengths are the only conditions; something is left that may forbid */
+} bsri_conditions;
+enum { BSRI_BLOCK_LOOK = 3 }; /* a kind that only its elements tell */
+
+/* The part of a block that there is: rows top to bottom - 1, columns left to right - 1. */
+typedef struct bsri_rectangle {
+    int64_t top, bottom, left, right;
+} bsri_rectangle;
+static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
+    const int64_t at = bsri_divide(item, p->heads), br = p->to.block_rows, bc = p->to.block_cols;
+    const int32_t *counts = p->lengths.key_counts;
+    bsri_rectangle t;
+    t.top = r * br, t.bottom = bsri_min(t.top + br, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
+    t.left = c * bc, t.right = bsri_min(t.left + bc, bsri_attention_length(p->lengths.k_lengths, at, p->lk));
+    if (counts) t.right = bsri_min(t.right, t.left + counts[at * p->lengths.key_counts_stride + c]);
+    return t;
+}
+/* What the corners say. kind: within's. */
+static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
+    const int64_t least = t->left - (t->bottom - 1), most = t->right - 1 - t->top;
+    if (t->top >= t->bottom || t->left >= t->right || kind == BSR_BLOCK_SKIP) return BSR_BLOCK_SKIP;
+    if (p->full || kind == BSR_BLOCK_FULL) return BSR_BLOCK_FULL;
+    if (most < p->low || least > p->high || p->low > p->high) return BSR_BLOCK_SKIP;
+    if (p->function || p->padding.data) return BSRI_BLOCK_LOOK;
+    return !p->never_full && least >= p->low && most <= p->high ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+}
+/* Block columns first to *end - 1 of block row r are those in which the corners may leave something, were the counts of keys not
+   there. */
+static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
+    const int64_t at = bsri_divide(item, p->heads), top = r * p->to.block_rows;
+    const int64_t bottom = bsri_min(top + p->to.block_rows, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
+    const int64_t keys = bsri_attention_length(p->lengths.k_lengths, at, p->lk);
+    const int64_t low = p->full ? 0 : bsri_max(0, top + p->low);
+    const int64_t high = p->full ? keys : bsri_min(keys, bottom + p->high);
+    *end = 0;
+    if (top >= bottom || low >= high || (!p->full && p->low > p->high)) return 0;
+    *end = bsri_ceil_div(high, p->to.block_cols);
+    return bsri_divide(low, p->to.block_cols);
+}
+/* Looks at the elements: BSR_BLOCK_SKIP, _PARTIAL or _FULL. */
+static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_rectangle *t) {
+    const bsri_bias padding = bsri_bias_make(&p->batch, item, p->padding.data ? &p->padding : NULL, BSR_MASK_MUL);
+    const bsri_mask_function allow = p->function ? bsri_user_masks[p->function - BSR_USER_FUNCTION_BASE] : NULL;
+    bsr_position at;
+    int allowed = 0, forbidden = p->never_full;
+    at.batch = bsri_divide(item, p->heads), at.head = item - at.batch * p->heads;
+    for (at.row = t->top; at.row < t->bottom; at.row++) {
+        const int64_t low = bsri_max(t->left, at.row + p->low), high = bsri_min(t->right, at.row + p->high + 1);
+        forbidden |= high - low < t->right - t->left;
+        for (at.col = low; at.col < high && !(allowed && forbidden); at.col++) {
+            const int open = (!padding.data || bsri_load_f64(padding.data, padding.dtype, at.col * padding.col_stride) != 0) &&
+                             (!allow || allow(&at, p->user_data));
+            allowed |= open, forbidden |= !open;
+        }
+        if (allowed && forbidden) return BSR_BLOCK_PARTIAL;
+    }
+    return !allowed ? BSR_BLOCK_SKIP : forbidden ? BSR_BLOCK_PARTIAL : BSR_BLOCK_FULL;
+}
+
+/* Candidates of one block row, one after another: within's blocks, or those of a range. */
+typedef struct bsri_candidates {
+    const bsri_conditions *p;
+    bsri_item within;
+    const uint8_t *kind;
+    int64_t item, r, at, end, col; /* at: of within's entries, or of the columns */
+    bsri_rectangle there;
+} bsri_candidates;
+static bsri_candidates bsri_candidates_of(const bsri_conditions *p, int64_t item, int64_t r) {
+    bsri_candidates x;
+    memset(&x, 0, sizeof x);
+    x.p = p, x.item = item, x.r = r;
+    if (!p->has_within) {
+        x.at = bsri_block_range(p, item, r, &x.end);
+        return x;
+    }
+    x.within = bsri_matrix_item(&p->batch, item, &p->within);
+    x.at = bsri_index(x.within.crow, p->within.index_dtype, r), x.end = bsri_index(x.within.crow, p->within.index_dtype, r + 1);
+    if (p->within_kind) x.kind = p->within_kind + bsri_matrix_walk(&p->batch, item, &p->within).col;
+    return x;
+}
+/* The class of the next one, or -1. */
+static int bsri_candidates_next(bsri_candidates *x) {
+    const int kind = x->kind && x->at < x->end ? (int)x->kind[x->at] : BSR_BLOCK_PARTIAL;
+    if (x->at >= x->end) return -1;
+    x->col = x->p->has_within ? bsri_index(x->within.col, x->p->within.index_dtype, x->at) : x->at;
+    x->at++, x->there = bsri_block_there(x->p, x->item, x->r, x->col);
+    return bsri_block_class(x->p, &x->there, kind);
+}
+
+/* What was found of blocks whose elements were looked at: stored in bits, full in as many behind them. */
+static void bsri_bits_of_conditions(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    const int64_t item = i / b->rows, r = i % b->rows;
+    uint64_t *stored = b->bits + i * b->row_words, *full = stored + b->batch.count * b->item_words;
+    bsri_candidates x = bsri_candidates_of(b->conditions, item, r);
+    int kind;
+    while ((kind = bsri_candidates_next(&x)) >= 0) {
+        if (kind != BSRI_BLOCK_LOOK) continue;
+        kind = bsri_block_look(b->conditions, item, &x.there);
+        if (kind != BSR_BLOCK_SKIP) bsri_bit_set(stored, x.col);
+        if (kind == BSR_BLOCK_FULL) bsri_bit_set(full, x.col);
+    }
+}
+static int64_t bsri_row_of_conditions(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_conditions *p = b->conditions;
+    const uint64_t *stored = b->bits + (item * b->rows + r) * b->row_words, *full = stored + b->batch.count * b->item_words;
+    uint8_t *kinds = to && b->kind ? b->kind + bsri_matrix_walk(&b->batch, item, &b->to).col + at : NULL;
+    bsri_candidates x = bsri_candidates_of(p, item, r);
+    int64_t n = 0;
+    int kind;
+    if (!to && !p->has_within && !p->lengths.key_counts && !b->row_words) return x.end - x.at;
+    while ((kind = bsri_candidates_next(&x)) >= 0) {
+        if (kind == BSRI_BLOCK_LOOK)
+            kind = !bsri_bit_get(stored, x.col) ? BSR_BLOCK_SKIP : bsri_bit_get(full, x.col) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+        if (kind == BSR_BLOCK_SKIP) continue;
+        if (to) bsri_put_block(b, to, at + n, x.col, NULL, b->to.dtype, 0, 0, 0, 0);
+        if (kinds) kinds[n] = (uint8_t)kind;
+        n++;
+    }
+    return n;
+}
+
+BSRI_SELDOM_BEGIN
+
+/* A target's kinds. */
+static bsr_status bsri_check_kind_output(const bsri_call *c, bsri_spans *set, const bsri_build *b, const uint8_t *kind) {
+    const int64_t one = 1;
+    if (!kind || b->count_only) return BSR_OK;
+    return bsri_check_array(c, set, &b->to, BSR_ARG_KIND, kind, 1, b->to.col_batch_stride, 1, &b->to.nnz, &one, BSRI_WRITE, 0);
+}
+static bsr_status bsri_block_mask_check(const bsri_call *c, bsri_build *b, int64_t lq, int64_t lk, const bsr_attention_options *o,
+                                        const bsr_matrix *within, const uint8_t *kind) {
+    const int64_t far = INT64_MAX / 4;
+    bsri_attention j;
+    bsri_spans set;
+    set.count = 0;
+    if (lq < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, 0, lq);
+    if (lk < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, 1, lk);
+    if (lq > far || lk > far) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_attention_check_options(c, o));
+    BSRI_TRY(bsri_check_matrix_sizes(c, &b->to, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_join(c, &b->batch, b->to.batch_dims, b->to.batch, BSR_ARG_MATRIX));
+    memset(&j, 0, sizeof j);
+    j.options = o, j.mask = within ? within : &b->to, j.batch = b->batch;
+    j.heads = b->to.batch_dims ? b->to.batch[b->to.batch_dims - 1] : 1;
+    if (within) {
+        BSRI_TRY(bsri_check_matrix(c, &set, within, BSR_ARG_WITHIN, BSRI_ANY, BSRI_PATTERN));
+        if (within->block_rows != b->to.block_rows)
+            return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_WITHIN, 0, within->block_rows, b->to.block_rows);
+        if (within->block_cols != b->to.block_cols)
+            return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_WITHIN, 1, within->block_cols, b->to.block_cols);
+        if (within->rows != b->to.rows)
+            return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_WITHIN, -1, within->rows, b->to.rows);
+        if (within->cols != b->to.cols)
+            return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_WITHIN, -1, within->cols, b->to.cols);
+        BSRI_TRY(bsri_check_batch_fits(c, &b->batch, within->batch_dims, within->batch, BSR_ARG_WITHIN));
+        BSRI_TRY(bsri_check_structure(c, within, BSR_ARG_WITHIN, 1));
+    } else if (o->block_kind) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_WITHIN, -1, 0);
+    BSRI_TRY(bsri_check_bias(c, &set, &b->batch, o->key_padding_mask, 1, lk, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_attention_check_kinds(c, &set, &j));
+    b->batch = bsri_batch_none();
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    return bsri_check_kind_output(c, &set, b, kind);
+}
+/* offset + sign * step, as far as sizes go. */
+static int64_t bsri_distance(int64_t offset, int64_t step, int sign) {
+    const int64_t far = INT64_MAX / 4;
+    const double sum = (double)offset + sign * (double)step;
+    if (!(fabs(sum) < (double)far)) return sum < 0 ? -far : far;
+    return (int64_t)(sign < 0 ? (uint64_t)offset - (uint64_t)step : (uint64_t)offset + (uint64_t)step);
+}
+/* What the arguments mean. */
+static void bsri_conditions_make(bsri_conditions *p, const bsri_build *b, int64_t lq, int64_t lk, const bsr_attention_options *o,
+                                 const bsr_matrix *within) {
+    const int64_t far = INT64_MAX / 4; /* as sizes at most, and safe to add to one */
+    const int window = (o->flags & BSR_ATTENTION_WINDOW) != 0;
+    memset(p, 0, sizeof *p);
+    p->to = b->to, p->batch = bsri_batch_of(b->to.batch_dims, b->to.batch), p->lq = lq, p->lk = lk;
+    p->heads = b->to.batch_dims ? b->to.batch[b->to.batch_dims - 1] : 1;
+    if (within) p->within = *within, p->has_within = 1, p->within_kind = o->flags & BSR_ATTENTION_FULL ? NULL : o->block_kind;
+    if (o->lengths) p->lengths = *o->lengths;
+    p->full = (o->flags & BSR_ATTENTION_FULL) != 0, p->never_full = (o->flags & BSR_ATTENTION_MASK_BOOLEAN) != 0;
+    p->low = window ? bsri_distance(o->causal_offset, o->window_left, -1) : -far;
+    p->high = window ? bsri_distance(o->causal_offset, o->window_right, 1) : far;
+    if (o->flags & BSR_ATTENTION_CAUSAL) p->high = bsri_min(p->high, bsri_distance(o->causal_offset, 0, 1));
+    if (o->key_padding_mask && o->key_padding_mode == BSR_MASK_MUL) p->padding = bsri_dense_used(o->key_padding_mask);
+    p->function = o->mask_function, p->user_data = o->user_data;
+}
+BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
+                                  const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec) {
+    const bsr_attention_options *o = options ? options : &bsri_attention_defaults;
+    bsri_conditions p;
+    bsri_scratch scratch;
+    bsri_call c;
+    bsri_build b;
+    double elements;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_BLOCK_MASK, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, lq, lk, 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_block_mask_check(&c, &b, lq, lk, o, within, block_kind));
+    bsri_conditions_make(&p, &b, lq, lk, o, within);
+    b.conditions = &p, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    b.batch = p.batch;
+    if ((p.function || p.padding.data) && !p.full) {
+        BSRI_TRY(bsri_build_all_blocks(&c, &b));
+        if (!bsri_mul(b.item_words, 2, &b.item_words)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    }
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    b.item_words /= 2, b.row = bsri_row_of_conditions;
+    elements = (double)lq * (double)lk * (double)b.batch.count;
+    if (b.row_words) bsri_for_each(&c, b.batch.count * b.rows, 2 * elements, bsri_bits_of_conditions, &b);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
+}
+
+BSRI_SELDOM_END
+
+/* --- lists --- */
+
+/* bsr_block_lists as they are gone through. */
+typedef struct bsri_lists {
+    bsr_block_lists list;
+    const bsr_matrix *m;       /* to lists: the mask, */
+    const uint8_t *m_kind;     /* its kinds, or null, */
+    bsri_batch batch;
+    int64_t rows, most[2];     /* block rows; the longest list of each sort */
+} bsri_lists;
+/* Marks what list `full` of a row names; returns 1 + a block column that is named again, or 0. */
+static int64_t bsri_list_mark(const bsri_build *b, int64_t i, int full) {
+    const bsr_block_lists *l = &b->lists->list;
+    const int64_t width = full ? l->full_width : l->width;
+    const int32_t *counts = full ? l->full_counts : l->counts, *index = (full ? l->full_indices : l->indices);
+    uint64_t *bits = b->bits + i * b->row_words;
+    int64_t k;
+    for (k = 0; counts && k < counts[i]; k++) {
+        const int64_t c = index[i * width + k];
+        if (bsri_bit_get(bits, c)) return c + 1;
+        bsri_bit_set(bits, c);
+        if (full) bsri_bit_set(bits + b->batch.count * b->item_words, c);
+    }
+    return 0;
+}
+static void bsri_bits_of_lists(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    b->first[i] = bsri_list_mark(b, i, 0);
+    if (!b->first[i]) b->first[i] = bsri_list_mark(b, i, 1);
+}
+static int64_t bsri_row_of_kinds(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const int64_t n = bsri_row_of_bits(b, item, r, to, at);
+    const uint64_t *full = b->bits + (b->batch.count + item) * b->item_words + r * b->row_words;
+    uint8_t *kinds = to && b->kind ? b->kind + bsri_matrix_walk(&b->batch, item, &b->to).col : NULL;
+    int64_t p;
+    for (p = at; p < at + n && kinds; p++)
+        kinds[p] = bsri_bit_get(full, bsri_index(to->col, b->to.index_dtype, p)) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+    return n;
+}
+/* One block row of lists that are written: into which list each of its blocks goes. */
+static void bsri_list_row(void *arg, int64_t i) {
+    const bsri_lists *x = (const bsri_lists *)arg;
+    const bsr_block_lists *l = &x->list;
+    const int64_t item = bsri_divide(i, x->rows), r = i - item * x->rows;
+    const int dt = x->m->index_dtype;
+    const bsri_item it = bsri_matrix_item(&x->batch, item, x->m);
+    const uint8_t *kind = x->m_kind ? x->m_kind + bsri_matrix_walk(&x->batch, item, x->m).col : NULL;
+    int64_t p = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1), n[2] = {0, 0};
+    for (; p < end; p++) {
+        const int of = kind ? (int)kind[p] : BSR_BLOCK_PARTIAL, full = of == BSR_BLOCK_FULL && l->full_counts;
+        int32_t *to = full ? l->full_indices + i * l->full_width : l->indices + i * l->width;
+        if (of != BSR_BLOCK_SKIP) to[n[full]++] = (int32_t)bsri_index(it.col, dt, p);
+    }
+    l->counts[i] = (int32_t)n[0];
+    while (n[0] < l->width) l->indices[i * l->width + n[0]++] = 0;
+    if (!l->full_counts) return;
+    l->full_counts[i] = (int32_t)n[1];
+    while (n[1] < l->full_width) l->full_indices[i * l->full_width + n[1]++] = 0;
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_check_list_array(const bsri_call *c, bsri_spans *set, const int32_t *data, int64_t n, int operand,
+                                        int role) {
+    const int64_t one = 1;
+    bsri_span s;
+    if (!n) return BSR_OK;
+    if (!data) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, operand, -1, 0);
+    BSRI_TRY(bsri_check_pointer(c, data, 4, operand));
+    if (!bsri_span_make(&s, operand, data, 4, 1, &n, &one)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, n);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+/* Both arrays of one sort. lines: block rows of all items. */
+static bsr_status bsri_check_list(const bsri_call *c, bsri_spans *set, const int32_t *counts, const int32_t *indices,
+                                  int64_t lines, int64_t width, int64_t cols, int operand, int role) {
+    int64_t all, i, k;
+    if (width < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, width);
+    if (!bsri_mul(lines, width, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, width);
+    BSRI_TRY(bsri_check_list_array(c, set, counts, lines, operand, role));
+    BSRI_TRY(bsri_check_list_array(c, set, indices, all, operand, role));
+    for (i = 0; i < lines && role == BSRI_READ; i++) {
+        if (counts[i] < 0 || counts[i] > width)
+            return bsri_fail_wanted(c, BSR_ITEM_LIST_COUNT, operand, i, counts[i], width);
+        for (k = i * width; k < i * width + counts[i]; k++)
+            if (indices[k] < 0 || indices[k] >= cols)
+                return bsri_fail_wanted(c, BSR_ITEM_LIST_COLUMN, operand, k, indices[k], cols - 1);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_check_lists(const bsri_call *c, bsri_spans *set, const bsr_block_lists *l, int64_t lines, int64_t cols,
+                                   int role) {
+    if (!l) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_LISTS, -1, 0);
+    BSRI_TRY(bsri_check_list(c, set, l->counts, l->indices, lines, l->width, cols, BSR_ARG_LISTS, role));
+    if (!l->full_counts && !l->full_indices) return BSR_OK;
+    return bsri_check_list(c, set, l->full_counts, l->full_indices, lines, l->full_width, cols, BSR_ARG_FULL_LISTS, role);
+}
+/* Block rows of all items of m. */
+static bsr_status bsri_check_lines(const bsri_call *c, const bsr_matrix *m, bsri_batch *b, int64_t *lines) {
+    *b = bsri_batch_none();
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_join(c, b, m->batch_dims, m->batch, BSR_ARG_MATRIX));
+    return bsri_mul(b->count, bsri_block_rows(m), lines) ? BSR_OK : bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+}
+/* Both sorts in bits; then the matrix. */
+static bsr_status bsri_lists_build(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    bsri_scratch scratch;
+    int64_t i;
+    b->batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(c, b));
+    if (!bsri_mul(b->item_words, 2, &b->item_words)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
+    b->item_words /= 2, b->row = bsri_row_of_kinds;
+    bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_bits_of_lists, b);
+    for (i = 0; i < b->batch.count * b->rows && !b->first[i];) i++;
+    if (i == b->batch.count * b->rows) return bsri_build_finish(c, b, m, &scratch);
+    i = bsri_fail_wanted(c, BSR_ITEM_LIST_REPEATS, BSR_ARG_LISTS, i, b->first[i] - 1, -1);
+    bsri_scratch_end(c, &scratch);
+    return (bsr_status)i;
+}
+BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
+                                        const bsr_exec *exec) {
+    bsri_lists x;
+    bsri_call c;
+    bsri_build b;
+    int64_t lines;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_BLOCK_LISTS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        set.count = 0;
+        BSRI_TRY(bsri_check_lines(&c, &b.to, &b.batch, &lines));
+        BSRI_TRY(bsri_check_lists(&c, &set, lists, lines, b.cols, BSRI_READ));
+        b.batch = bsri_batch_none();
+        BSRI_TRY(bsri_build_check(&c, &b, &set));
+        BSRI_TRY(bsri_check_kind_output(&c, &set, &b, block_kind));
+    }
+    memset(&x, 0, sizeof x);
+    x.list = *lists, b.lists = &x, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_end(&c, bsri_lists_build(&c, &b, m));
+}
+
+/* How long the lists get, and what kinds there are. */
+static bsr_status bsri_lists_measure(const bsri_call *c, bsri_lists *x) {
+    const int dt = x->m->index_dtype;
+    int64_t item, r, p, end;
+    for (item = 0; item < x->batch.count; item++) {
+        const bsri_item it = bsri_matrix_item(&x->batch, item, x->m);
+        const int64_t at = bsri_matrix_walk(&x->batch, item, x->m).col;
+        for (r = 0; r < x->rows; r++) {
+            int64_t n[2] = {0, 0};
+            p = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
+            for (; p < end; p++) {
+                const int kind = x->m_kind ? (int)x->m_kind[at + p] : BSR_BLOCK_PARTIAL;
+                if (kind > BSR_BLOCK_SKIP) return bsri_fail(c, BSR_ITEM_BLOCK_KIND, BSR_ARG_KIND, at + p, kind);
+                n[kind == BSR_BLOCK_FULL && x->list.full_counts] += kind != BSR_BLOCK_SKIP;
+            }
+            x->most[0] = bsri_max(x->most[0], n[0]), x->most[1] = bsri_max(x->most[1], n[1]);
+        }
+    }
+    if (x->most[0] > x->list.width) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_LISTS, -1, x->most[0]);
+    return x->most[1] > x->list.full_width ? bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_FULL_LISTS, -1, x->most[1]) : BSR_OK;
+}
+BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
+                                      const bsr_block_lists *lists, const bsr_exec *exec) {
+    const int64_t one = 1;
+    bsri_lists x;
+    bsri_call c;
+    double ns;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_BLOCK_LISTS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    memset(&x, 0, sizeof x);
+    x.m = m, x.m_kind = block_kind;
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        int64_t lines;
+        set.count = 0;
+        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
+        BSRI_TRY(bsri_check_lines(&c, m, &x.batch, &lines));
+        if (bsri_block_cols(m) > INT32_MAX) return bsri_fail(&c, BSR_ITEM_INDEX_RANGE, BSR_ARG_LISTS, -1, bsri_block_cols(m));
+        if (block_kind)
+            BSRI_TRY(bsri_check_array(&c, &set, m, BSR_ARG_KIND, block_kind, 1, m->col_batch_stride, 1, &m->nnz, &one,
+                                      BSRI_READ, 0));
+        BSRI_TRY(bsri_check_lists(&c, &set, lists, lines, 0, BSRI_WRITE));
+        BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
+        x.list = *lists, x.rows = bsri_block_rows(m);
+        BSRI_TRY(bsri_lists_measure(&c, &x));
+    }
+    x.list = *lists, x.rows = bsri_block_rows(m), x.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    ns = 4.0 * (double)x.rows * (double)x.batch.count * (double)(lists->width + lists->full_width);
+    if (x.rows) bsri_for_each(&c, x.batch.count * x.rows, ns, bsri_list_row, &x);
+    return bsri_end(&c, BSR_OK);
+}
+
+BSRI_SELDOM_END
+
+/* --- pooling, selection --- */
+
+typedef struct bsri_pool {
+    const bsr_dense *x, *out;
+    const int32_t *counts;
+    int64_t block, stride, heads;
+    bsri_batch batch;
+    int32_t kind, isa, compute, reserved;
+} bsri_pool;
+/* Element by element the larger (the smaller) of both, NaN before all. */
+static void bsri_pool_more(const bsri_pool *j, bsri_bias_row *a, const bsri_bias_row *b, int64_t n) {
+    const int least = j->kind == BSR_REDUCE_MIN;
+    int64_t i;
+    for (i = 0; i < n && j->compute == BSR_F64; i++)
+        if ((least ? b->d[i] < a->d[i] : b->d[i] > a->d[i]) || b->d[i] != b->d[i]) a->d[i] = b->d[i];
+    for (i = 0; i < n && j->compute != BSR_F64; i++)
+        if ((least ? b->f[i] < a->f[i] : b->f[i] > a->f[i]) || b->f[i] != b->f[i]) a->f[i] = b->f[i];
+}
+static void bsri_pool_row(void *arg, int64_t i) {
+    const bsri_pool *j = (const bsri_pool *)arg;
+    const bsr_dense *x = j->x, *o = j->out;
+    const int64_t item = bsri_divide(i, o->rows), r = i - item * o->rows, top = r * j->block;
+    const int64_t from = bsri_dense_offset(&j->batch, item, x), to = bsri_dense_offset(&j->batch, item, o) + r * o->row_stride;
+    const int most = j->kind == BSR_REDUCE_MAX || j->kind == BSR_REDUCE_MIN;
+    int64_t n = bsri_min(j->block, x->rows - top), d, w, k;
+    if (j->counts) n = bsri_max(0, bsri_min(n, j->counts[bsri_divide(item, j->heads) * j->stride + r]));
+    for (d = 0; d < o->cols; d += w) {
+        bsri_bias_row sum, row;
+        w = bsri_min(o->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_fill(j->compute, &sum, w, bsri_reduce_none(j->kind));
+        for (k = 0; k < n; k++) {
+            const int64_t at = from + (top + k) * x->row_stride + d * x->col_stride;
+            bsri_row_load(j->isa, j->compute, &row, bsri_at(x->data, x->dtype, at), x->dtype, x->col_stride, w);
+            if (most) bsri_pool_more(j, &sum, &row, w);
+            else bsri_row_op(j->isa, j->compute, BSRI_ADD_SCALED, &sum, &row, 1, w);
+        }
+        if (j->kind == BSR_REDUCE_MEAN) bsri_row_scale(j->isa, j->compute, &sum, w, n ? 1.0 / (double)n : (double)NAN);
+        bsri_row_store(j->isa, j->compute, bsri_at(o->data, o->dtype, to + d * o->col_stride), o->dtype, o->col_stride, &sum, w);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_pool_check(const bsri_call *c, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                  int64_t stride, const bsr_dense *out) {
+    bsri_spans set;
+    bsri_batch b;
+    int64_t heads;
+    set.count = 0;
+    if (kind != BSR_REDUCE_SUM && kind != BSR_REDUCE_MAX && kind != BSR_REDUCE_MIN && kind != BSR_REDUCE_MEAN)
+        return bsri_fail(c, BSR_ITEM_REDUCE_KIND, BSR_ARG_NONE, -1, kind);
+    if (block < 1 || block > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_X, 0, block);
+    BSRI_TRY(bsri_check_dense(c, &set, x, BSR_ARG_X, BSRI_FLOATS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense_sizes(c, out, BSR_ARG_OUT, BSRI_SAME_OR_F32(x->dtype)));
+    if (out->rows != bsri_ceil_div(x->rows, block))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, bsri_ceil_div(x->rows, block));
+    if (out->cols != x->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols, x->cols);
+    b = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, &b, out->batch_dims, out->batch, BSR_ARG_OUT));
+    BSRI_TRY(bsri_check_batch_fits(c, &b, x->batch_dims, x->batch, BSR_ARG_X));
+    heads = out->batch_dims ? out->batch[out->batch_dims - 1] : 1;
+    BSRI_TRY(bsri_attention_check_lengths(c, &set, counts, out->rows, heads ? b.count / heads : 0, stride));
+    return bsri_check_dense(c, &set, out, BSR_ARG_OUT, BSRI_SAME_OR_F32(x->dtype), BSRI_WRITE);
+}
+BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
+                                   int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_pool j;
+    bsri_call c;
+    bsr_plan p;
+    bsr_dense used[2];
+    double elements;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_POOL_BLOCKS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, x ? x->dtype : 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_pool_check(&c, kind, block, x, counts, counts_stride, out));
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop || !out->rows || !out->cols) return BSR_OK;
+    used[0] = bsri_dense_used(x), used[1] = bsri_dense_used(out);
+    memset(&j, 0, sizeof j);
+    j.x = &used[0], j.out = &used[1], j.counts = counts, j.block = block, j.stride = counts_stride, j.kind = kind;
+    j.heads = out->batch_dims ? out->batch[out->batch_dims - 1] : 1, j.batch = bsri_batch_of(out->batch_dims, out->batch);
+    j.isa = bsri_isa_base(p.kernel), j.compute = bsri_compute_dtype(&c, x->dtype);
+    elements = (double)j.batch.count * (double)x->rows * (double)x->cols;
+    bsri_for_each(&c, j.batch.count * out->rows, bsri_work_ns(elements * (double)bsr_dtype_size(x->dtype), 0, elements / 4),
+                  bsri_pool_row, &j);
+    return bsri_end(&c, BSR_OK);
+}
+
+BSRI_SELDOM_END
+
+/* What is selected from: m's blocks, by scores that are finer by whole numbers. */
+typedef struct bsri_selection {
+    const bsr_select *s;
+    bsri_batch wide, keys;        /* of scores or q, with all heads; of k */
+    int64_t group, k_group;       /* heads whose scores are summed; heads that share one of k */
+    int64_t fine_rows, fine_cols; /* of a block */
+    double scale;
+    const bsri_build *b;
+    int64_t item;                 /* at work: rows of it are gone through by threads */
+    int32_t isa, reserved;
+} bsri_selection;
+
+static int64_t bsri_floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
+/* A fine score of head g of the item's group. */
+static double bsri_select_fine(const bsri_selection *j, int64_t g, int64_t row, int64_t col) {
+    const bsr_select *s = j->s;
+    const int64_t at = j->item * j->group + g;
+    const bsr_dense *q = s->scores ? s->scores : s->q, *k = s->k;
+    const int64_t from = bsri_dense_offset(&j->wide, at, q) + row * q->row_stride;
+    bsri_bias_row a, b;
+    int64_t to, d, w;
+    double sum = 0;
+    if (s->scores) return j->scale * bsri_load_f64(q->data, q->dtype, from + col * q->col_stride);
+    to = bsri_dense_offset(&j->keys, bsri_divide(at, j->k_group), k) + col * k->row_stride;
+    for (d = 0; d < q->cols; d += w) {
+        w = bsri_min(q->cols - d, BSRI_BIAS_CHUNK);
+        bsri_row_load(j->isa, BSR_F64, &a, bsri_at(q->data, q->dtype, from + d * q->col_stride), q->dtype, q->col_stride, w);
+        bsri_row_load(j->isa, BSR_F64, &b, bsri_at(k->data, k->dtype, to + d * k->col_stride), k->dtype, k->col_stride, w);
+        sum += bsri_row_dot(j->isa, BSR_F64, &a, &b, w);
+    }
+    return j->scale * sum;
+}
+/* A block's score: NaN counts as the smallest. */
+static double bsri_select_score(const bsri_selection *j, int64_t r, int64_t c) {
+    double top = (double)-INFINITY, sum = 0, v;
+    int64_t i, k, g;
+    int pass;
+    for (pass = 0; pass < 1 + (j->s->combine == BSR_SELECT_LOG_SUM_EXP); pass++) /* the largest first */
+        for (i = r * j->fine_rows; i < (r + 1) * j->fine_rows; i++)
+            for (k = c * j->fine_cols; k < (c + 1) * j->fine_cols; k++) {
+                for (g = 0, v = 0; g < j->group; g++) v += bsri_select_fine(j, g, i, k);
+                if (v != v) return (double)-INFINITY;
+                if (pass) sum += v == top ? 1 : exp(v - top);
+                else if (j->s->combine == BSR_SELECT_SUM) sum += v;
+                else top = v > top ? v : top;
+            }
+    if (j->s->combine == BSR_SELECT_MAX) return top;
+    if (j->s->combine == BSR_SELECT_SUM) return sum == sum ? sum : (double)-INFINITY;
+    return fabs(top) < (double)INFINITY ? top + log(sum) : top;
+}
+/* Is block column a after b in the order of choice: by falling scores, then from the left? */
+static int bsri_select_after(const double *score, int64_t a, int64_t b) {
+    return score[a] < score[b] || (score[a] == score[b] && a > b);
+}
+static void bsri_select_sift(const double *score, int64_t *order, int64_t at, int64_t n) {
+    const int64_t now = order[at];
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= n) break;
+        if (child + 1 < n && bsri_select_after(score, order[child + 1], order[child])) child++;
+        if (!bsri_select_after(score, order[child], now)) break;
+        order[at] = order[child], at = child;
+    }
+    order[at] = now;
+}
+static void bsri_select_sort(const double *score, int64_t *order, int64_t n) {
+    int64_t i;
+    for (i = n / 2 - 1; i >= 0; i--) bsri_select_sift(score, order, i, n);
+    for (i = n - 1; i > 0; i--) {
+        const int64_t last = order[i];
+        order[i] = order[0], order[0] = last, bsri_select_sift(score, order, 0, i);
+    }
+}
+/* Marks block column c, with the kind that causality gives it. */
+static void bsri_select_mark(const bsri_selection *j, int64_t r, int64_t c) {
+    const bsri_build *b = j->b;
+    uint64_t *stored = b->bits + j->item * b->item_words + r * b->row_words;
+    bsri_bit_set(stored, c);
+    if (!(j->s->flags & BSR_SELECT_CAUSAL) || (c + 1) * b->to.block_cols - 1 <= r * b->to.block_rows + j->s->causal_offset)
+        bsri_bit_set(stored + b->batch.count * b->item_words, c);
+}
+static void bsri_select_row(void *arg, int64_t r) {
+    const bsri_selection *j = (const bsri_selection *)arg;
+    const bsri_build *b = j->b;
+    const bsr_select *s = j->s;
+    const int causal = (s->flags & BSR_SELECT_CAUSAL) != 0;
+    const int64_t last = (r + 1) * b->to.block_rows - 1 + s->causal_offset, middle = bsri_floor_div(last, b->to.block_cols);
+    const int64_t end = causal ? bsri_max(0, bsri_min(b->cols, middle + 1)) : b->cols;
+    double *score = b->norm + r * b->cols, top = (double)-INFINITY, all = 0, mass = 0;
+    int64_t *order = (int64_t *)(void *)(b->norm + b->rows * b->cols) + r * b->cols, n = 0, forced = 0, i, c;
+    for (c = 0; c < end; c++) score[c] = bsri_select_score(j, r, c), top = score[c] > top ? score[c] : top;
+    for (c = 0; c < end; c++) all += score[c] == top ? 1 : exp(score[c] - top);
+    for (c = 0; c < end; c++) {
+        if (c >= s->first && !(c > middle - s->local && c < middle + s->local)) {
+            order[n++] = c;
+            continue;
+        }
+        forced++, mass += score[c] == top ? 1 : exp(score[c] - top);
+        bsri_select_mark(j, r, c);
+    }
+    bsri_select_sort(score, order, n);
+    for (i = 0; i < n; i++) {
+        c = order[i];
+        if (s->top_k && i + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) break;
+        if (s->top_p > 0 && mass >= s->top_p * all) break;
+        if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[c] >= s->threshold)) break;
+        mass += score[c] == top ? 1 : exp(score[c] - top), bsri_select_mark(j, r, c);
+    }
+}
+
+BSRI_SELDOM_BEGIN
+
+static bsr_status bsri_select_check_options(const bsri_call *c, const bsr_select *s) {
+    const uint32_t known = BSR_SELECT_CAUSAL | BSR_SELECT_SUM_GROUP | BSR_SELECT_FORCED_COUNT | BSR_SELECT_THRESHOLD;
+    if (!s) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    if (s->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)s->flags);
+    if (s->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, s->reserved);
+    if (s->top_k < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 0, s->top_k);
+    if (!(s->top_p >= 0 && s->top_p <= 1)) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 1, 0);
+    if ((s->flags & BSR_SELECT_THRESHOLD) && s->threshold != s->threshold)
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 2, 0);
+    if (s->first < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 3, s->first);
+    if (s->local < 0 || s->local > INT64_MAX / 4) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 4, s->local);
+    if (s->combine < BSR_SELECT_SUM || s->combine > BSR_SELECT_LOG_SUM_EXP)
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 5, s->combine);
+    if (s->causal_offset > INT64_MAX / 4 || s->causal_offset < -(INT64_MAX / 4))
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 6, s->causal_offset);
+    if (!(fabs(s->scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_OPTIONS, -1, 0);
+    if (s->scores && (s->q || s->k)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, BSR_ARG_SCORES, -1, 0);
+    if (!s->scores && !s->q) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Q, -1, 0);
+    return s->scores || s->k ? BSR_OK : bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_K, -1, 0);
+}
+/* Heads, groups and how many scores a block has; needed without checks too. */
+static bsr_status bsri_select_batch(const bsri_call *c, bsri_selection *j) {
+    const bsr_select *s = j->s;
+    const bsr_dense *q = s->scores ? s->scores : s->q;
+    const int64_t rows = q->rows, cols = s->scores ? q->cols : s->k->rows, br = j->b->rows, bc = j->b->cols;
+    bsri_batch *w = &j->wide;
+    j->keys = *w, j->group = j->k_group = 1;
+    if ((s->flags & BSR_SELECT_SUM_GROUP) && q->batch_dims) {
+        const int64_t heads = q->batch[q->batch_dims - 1], own = w->dims ? w->size[w->dims - 1] : 1;
+        if (own && heads % own)
+            return bsri_fail_wanted(c, BSR_ITEM_HEADS, s->scores ? BSR_ARG_SCORES : BSR_ARG_Q, -1, heads, own);
+        if (!w->dims) w->dims = 1, w->size[0] = 1;
+        if (own) j->group = heads / own, w->size[w->dims - 1] = heads, w->count *= j->group;
+    }
+    if (!s->scores && s->k->batch_dims && w->dims) {
+        const int64_t heads = w->size[w->dims - 1], own = s->k->batch[s->k->batch_dims - 1];
+        if (own > 1 && heads && heads % own) return bsri_fail_wanted(c, BSR_ITEM_HEADS, BSR_ARG_K, -1, heads, own);
+        j->k_group = own > 1 && heads ? heads / own : 1;
+    }
+    j->keys = *w;
+    if (w->dims) j->keys.size[w->dims - 1] /= j->k_group, j->keys.count /= j->k_group;
+    j->fine_rows = br ? rows / br : 1, j->fine_cols = bc ? cols / bc : 1;
+    return BSR_OK;
+}
+static bsr_status bsri_select_check(const bsri_call *c, bsri_build *b, bsri_selection *j, const uint8_t *kind) {
+    const bsr_select *s = j->s;
+    const int first = s->scores ? BSR_ARG_SCORES : BSR_ARG_Q;
+    const bsr_dense *q = s->scores ? s->scores : s->q;
+    bsri_spans set;
+    int64_t cols;
+    set.count = 0;
+    BSRI_TRY(bsri_check_lines(c, &b->to, &j->wide, &cols));
+    BSRI_TRY(bsri_check_dense(c, &set, q, first, BSRI_FLOATS, BSRI_READ));
+    if (!s->scores) BSRI_TRY(bsri_check_dense(c, &set, s->k, BSR_ARG_K, BSRI_BIT(q->dtype), BSRI_READ));
+    if (!s->scores && s->k->cols != q->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, s->k->cols, q->cols);
+    BSRI_TRY(bsri_select_batch(c, j));
+    cols = s->scores ? q->cols : s->k->rows;
+    if (j->fine_rows > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, first, 0, j->fine_rows);
+    if (j->fine_cols > 1 << 20) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, s->scores ? first : BSR_ARG_K, 1, j->fine_cols);
+    if (b->rows * j->fine_rows != q->rows || (b->rows && !j->fine_rows))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, first, -1, q->rows, b->rows * bsri_max(1, j->fine_rows));
+    if ((b->cols * j->fine_cols != cols || (b->cols && !j->fine_cols)) && s->scores)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, first, -1, cols, b->cols * bsri_max(1, j->fine_cols));
+    if (b->cols * j->fine_cols != cols || (b->cols && !j->fine_cols))
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_K, -1, cols, b->cols * bsri_max(1, j->fine_cols));
+    BSRI_TRY(bsri_check_batch_fits(c, &j->wide, q->batch_dims, q->batch, first));
+    if (!s->scores) BSRI_TRY(bsri_check_batch_fits(c, &j->keys, s->k->batch_dims, s->k->batch, BSR_ARG_K));
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    return bsri_check_kind_output(c, &set, b, kind);
+}
+BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
+                                     const bsr_exec *exec) {
+    bsri_selection j;
+    bsri_scratch scratch;
+    bsri_call c;
+    bsri_build b;
+    bsr_plan p;
+    bsr_dense used[2];
+    bsr_select s;
+    int64_t area;
+    double ns;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SELECT_BLOCKS, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    memset(&j, 0, sizeof j);
+    j.s = select, j.b = &b, j.wide = bsri_batch_none();
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_select_check_options(&c, select));
+        BSRI_TRY(bsri_select_check(&c, &b, &j, block_kind));
+    }
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    j.wide = b.batch = bsri_batch_of(m->batch_dims, m->batch), b.kind = b.count_only ? NULL : block_kind;
+    BSRI_TRY(bsri_select_batch(&c, &j));
+    s = *select, j.s = &s, j.isa = bsri_isa_base(p.kernel); /* from here on without strides that mean nothing */
+    used[0] = bsri_dense_used(s.scores ? s.scores : s.q);
+    if (s.scores) s.scores = &used[0];
+    else used[1] = bsri_dense_used(s.k), s.q = &used[0], s.k = &used[1];
+    j.scale = s.scale != 0 ? s.scale : s.scores || !s.q->cols ? 1 : 1 / sqrt((double)s.q->cols);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    if (!bsri_mul(b.item_words, 2, &b.item_words) || !bsri_mul(b.rows, b.cols, &area) || area > INT64_MAX / 32)
+        return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_build_bits(&c, &b, b.batch.count ? 2 * area : 0, &scratch));
+    b.item_words /= 2, b.row = bsri_row_of_kinds;
+    ns = (double)area * (double)j.fine_rows * (double)j.fine_cols * (double)j.group * (s.scores ? 8.0 : 8.0 + (double)s.q->cols);
+    for (j.item = 0; j.item < b.batch.count; j.item++) bsri_for_each(&c, b.rows, ns, bsri_select_row, &j);
+    return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
+}
+
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>conv-calls: views of images and filters; checks, plan, public functions                      */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -15822,7 +16728,7 @@ BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *expert
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MOE_ROUTE, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_MOE, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_route(&c, experts, r));
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_route(&c, experts, r));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_route(&c, experts, r)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     at = bsri_cut(&cuts, r->experts, 8);
@@ -15838,7 +16744,7 @@ BSR_API bsr_status bsr_moe_route(const bsr_context *ctx, const bsr_dense *expert
         if (r->status) *r->status = lost < 0 ? 0 : bsri_status_word(BSR_ARG_ROUTING, BSR_ITEM_MOE_CAPACITY, lost);
     }
     bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_end(&c, status);
 }
 
 /* --- topology --- */
@@ -15867,16 +16773,20 @@ static bsri_moe_pattern bsri_moe_pattern_of(const bsr_moe_routing *r, const bsr_
     p.each = r->experts ? bsri_block_cols(m) / r->experts : 0, p.dtype = m->index_dtype;
     return p;
 }
-/* One of m's index arrays, to be written. */
+/* One of m's index arrays, to be written, or that nothing is written to. */
 static bsr_status bsri_check_moe_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, const void *data, int64_t n,
-                                       int item) {
+                                       int item, int role) {
     const int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), one = 1;
     bsri_span s;
-    if (!data) return n ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
+    if (!data) return n && role == BSRI_WRITE ? bsri_fail(c, item, BSR_ARG_MATRIX, -1, 0) : BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, data, size, BSR_ARG_MATRIX));
     if (!bsri_span_make(&s, BSR_ARG_MATRIX, data, size, 1, &n, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, n);
-    return bsri_check_span(c, set, &s, 1, BSRI_WRITE, 0);
+    return bsri_check_span(c, set, &s, 1, role, 0);
+}
+static bsr_status bsri_check_moe_arrays(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int role) {
+    BSRI_TRY(bsri_check_moe_array(c, set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL, role));
+    return bsri_check_moe_array(c, set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL, role);
 }
 static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m) {
     int64_t need;
@@ -15888,8 +16798,7 @@ static bsr_status bsri_check_topology(const bsri_call *c, const bsr_moe_routing 
     BSRI_TRY(bsri_check_routing_offsets(c, &set, r));
     if (!bsri_on_cuda(c)) need = r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz < need) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, need);
-    BSRI_TRY(bsri_check_moe_array(c, &set, m, m->crow_indices, bsri_block_rows(m) + 1, BSR_ITEM_CROW_NULL));
-    return bsri_check_moe_array(c, &set, m, m->col_indices, m->nnz, BSR_ITEM_COL_NULL);
+    return bsri_check_moe_arrays(c, &set, m, BSRI_WRITE);
 }
 BSRI_CUDA_PART(bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_pattern *p, const bsr_matrix *m, const bsri_view *v,
                void *buffer))
@@ -15905,11 +16814,11 @@ BSR_API bsr_status bsr_moe_topology(const bsr_context *ctx, const bsr_moe_routin
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     m->transposed_index = m->schedule = NULL;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_pattern(&c, &p, m, NULL, NULL)));
     if (!p.lines) bsri_set_index(p.crow, p.dtype, 0, 0);
     for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
     m->nnz = bsri_moe_line(&p, p.experts) * p.each;
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 /* What the index asks for: the routing, its pattern, a buffer of `need` bytes. */
 static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
@@ -15921,6 +16830,7 @@ static bsr_status bsri_check_moe_view(const bsri_call *c, const bsr_moe_routing 
     blocks = bsri_on_cuda(c) ? m->nnz
                              : r->offsets[r->experts] / r->block_rows * (r->experts ? bsri_block_cols(m) / r->experts : 0);
     if (m->nnz != blocks) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_MATRIX, -1, m->nnz, blocks);
+    BSRI_TRY(bsri_check_moe_arrays(c, &set, m, BSRI_READ));
     return bsri_check_view_buffer(c, &set, buffer, bytes, need);
 }
 BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_matrix *m, void *buffer,
@@ -15941,12 +16851,12 @@ BSR_API bsr_status bsr_moe_transposed_index(const bsr_context *ctx, const bsr_mo
     p.position = (char *)buffer + v.at[BSRI_POSITION];
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_moe_pattern(&c, &p, m, &v, buffer)));
     memset(buffer, 0, (size_t)v.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     for (i = 0; i <= bsri_block_cols(m); i++) bsri_set_index(p.ccol, p.dtype, i, bsri_moe_column(&p, i));
     for (i = 0; i < p.lines; i++) bsri_moe_row(&p, i, 0, 1);
-    return BSR_OK;
+    return bsri_end(&c, BSR_OK);
 }
 BSRI_SELDOM_END
 
@@ -16080,7 +16990,7 @@ BSR_API bsr_status bsr_moe_gather(const bsr_context *ctx, const bsr_moe_routing 
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->tokens, x ? x->cols : 0, r->rows, x ? x->cols : 0));
         BSRI_TRY(bsri_check_routing_content(&c, r->slot_of, r->rows, r->tokens * r->slots, BSR_ITEM_MOE_SLOT_OF));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_gather_row, r->rows, x->cols));
 }
 BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_moe_routing *r,
                                    const bsr_dense *x, const bsr_dense *weights, const bsr_dense *out, const bsr_exec *exec) {
@@ -16095,7 +17005,7 @@ BSR_API bsr_status bsr_moe_scatter(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_routing(&c, r));
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, x ? x->cols : 0));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_scatter_row, r->tokens, x->cols * r->slots));
 }
 BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe_routing *r, const bsr_dense *x,
                                            const bsr_dense *dy, const bsr_dense *out, const bsr_exec *exec) {
@@ -16111,7 +17021,7 @@ BSR_API bsr_status bsr_moe_weight_gradient(const bsr_context *ctx, const bsr_moe
         BSRI_TRY(bsri_check_routing(&c, r));
         BSRI_TRY(bsri_check_moe_rows(&c, &j, &set, r->rows, x ? x->cols : 0, r->tokens, r->slots));
     }
-    return bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots);
+    return bsri_end(&c, bsri_moe_rows_start(&c, &j, bsri_moe_weights_row, r->tokens, x->cols * r->slots));
 }
 BSRI_SELDOM_END
 
@@ -21979,8 +22889,9 @@ static void bsri_drop_last(bsri_product_views *v) {
     v->a.batch_dims -= v->a.batch_dims > 0, b->dims--;
     *b = bsri_batch_of(b->dims, b->size);
 }
-static int bsri_merge_able(const bsri_product *job) { /* a user function is told where it is */
-    return !(job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) && job->batch.dims > 0 && job->batch.count > 1;
+static int bsri_merge_able(const bsri_product *job) { /* a user function is told where it is; scales are of items and columns */
+    const int user = job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE;
+    return !bsri_is_scaled(job) && !user && job->batch.dims > 0 && job->batch.count > 1;
 }
 /* Items whose columns stand beside each other already, with one matrix, are one product: as many dimensions, from the last one
    on, as that holds for. 1: *v is that product. */
@@ -22073,6 +22984,10 @@ static bsri_view bsri_stage_index(bsri_staged_product *t, const bsr_matrix *a, i
     t->of.a.transposed_index = t->s.base + t->s.view_at, t->s.flags |= BSR_PLAN_BUILDS_INDEX;
     return v;
 }
+/* Are there scales of `cols` columns where an operand has n? */
+static int bsri_scales_reach(const bsri_scaling *s, int64_t n, int64_t cols) {
+    return !s->of.data || !s->line || (cols - 1) / s->line_group == (n - 1) / s->line_group;
+}
 /* The product with its operands laid anew in the ways that are asked for; scratch: what building the transposed index takes, -1:
    it is not built. 0: there is nothing to lay, or it can't be. */
 static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, int64_t scratch, bsri_staged_product *t) {
@@ -22087,6 +23002,7 @@ static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, 
     if (items && (!bsri_stage_mergeable(job, v) || !bsri_mul(n, items->count, &wide) || wide > INT32_MAX)) return 0;
     cols = ways & BSRI_STAGE_OUT && !by_columns ? bsri_ceil_div(wide, unit) * unit : wide;
     if (cols != wide && job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) return 0;
+    if (!bsri_scales_reach(&job->b_scales, n, cols)) return 0;
     if (ways & BSRI_STAGE_OUT) {
         v->out = bsri_stage_view(&t->s, items, job->out, cols, by_columns, NULL), t->s.flags |= BSR_PLAN_STAGES_OUT;
     }
@@ -22420,7 +23336,7 @@ typedef struct bsri_dev_moe_route {
 typedef struct bsri_dev_moe_pattern {
     bsri_moe_pattern p;
     int64_t *header, head[BSRI_VIEW_HEADER / 8];
-    int64_t nnz, columns;
+    int64_t columns, starts, entries; /* the last two: of the view's arrays, with the zeros that fill up 64 bytes */
 } bsri_dev_moe_pattern;
 /* 2^lane_bits threads have a token's row, of so many pieces; work: of all CTAs, of those that have tokens. */
 typedef struct bsri_dev_moe_rows {
@@ -24847,10 +25763,14 @@ static bsr_status bsri_cuda_moe_pattern(const bsri_call *c, const bsri_moe_patte
     bsri_dev_moe_pattern p;
     int64_t work;
     memset(&p, 0, sizeof p);
-    p.p = *pattern, p.nnz = v ? m->nnz : 0, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
-    if (v) bsri_transposed_header(m, p.head);
+    p.p = *pattern, p.columns = bsri_block_cols(m), p.header = (int64_t *)buffer;
     work = bsri_ceil_div(p.p.lines, BSRI_CTA_WARPS);
-    if (v) work = bsri_max(work, bsri_ceil_div(bsri_max(p.columns, p.nnz) + 1, 4 * BSRI_CTA));
+    if (v) {
+        const int64_t unit = 64 / (int64_t)bsr_dtype_size(m->index_dtype);
+        bsri_transposed_header(m, p.head);
+        p.starts = bsri_ceil_div(p.columns + 1, unit) * unit, p.entries = bsri_ceil_div(m->nnz, unit) * unit;
+        work = bsri_max(work, bsri_ceil_div(bsri_max(p.starts, p.entries), 4 * BSRI_CTA));
+    }
     BSRI_CUDA_NEXT(c, bsri_moe_fill_pattern, p, bsri_max(1, work), BSRI_CTA);
     return BSR_OK;
 }
@@ -26499,6 +27419,11 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION:
         case BSR_OP_ATTENTION_BACKWARD:
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
+        case BSR_OP_BLOCK_MASK:
+        case BSR_OP_FROM_BLOCK_LISTS:
+        case BSR_OP_TO_BLOCK_LISTS:
+        case BSR_OP_SELECT_BLOCKS: return BSRI_HAS_ATTENTION;
+        case BSR_OP_POOL_BLOCKS: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_SAMPLED_CHAIN_MM:
             return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);

@@ -2645,6 +2645,13 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
     bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
 }
 
+/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
+__device__ __forceinline__ int bsri_dev_thread(void) {
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-mma: sparse x dense by mma.sync: multiplying, epilogue, kernel                       */
 /* ---------------------------------------------------------------------------------------------- */
@@ -2670,9 +2677,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
     if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8) return (int)threadIdx.x;
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread;
+    return bsri_dev_thread();
 }
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
     return (bsri_mma_thread<L>() - BSRI_PRODUCERS) / 32;
@@ -3229,7 +3234,8 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
                 mask = bsri_mma_read16(BSRI_MMA_IN(bsri_column_chunk, part, mask) + 2 * own);
             word = __ballot_sync(~0u, mask >> row & 1);
         }
-        const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
+        uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* a slice is an entry */
+        if constexpr (T::SCALED) have = bits ? have & 1 ? (1u << L::E) - 1 : 0 : have; /* or a stage is of one */
         const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
         /* also with nothing to do: else a warp could give a stage back twice before the others have once */
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
@@ -3407,7 +3413,7 @@ template <class L> struct bsri_gather {
             place<SIZE>(o.mode, i, line, x);
             const int64_t at = of[x], *const key = k + line * EACH;
             r[RAW * i] = r[RAW * i + RAW - 1] = 0;
-            if (i % 4 == 0) asm volatile("" ::: "memory"); /* not all addresses at once: registers are few */
+            if (i % (EACH == 4 ? 1 : 4) == 0) asm volatile("" ::: "memory"); /* few addresses at once: registers are few */
             if (EACH > 1 && o.whole) {
                 if (key[0] >= 0 && at >= 0) r[RAW * i] = *(const word *)(o.data + (key[0] + at) * T::BYTES);
             } else {
@@ -3489,11 +3495,12 @@ template <class L> struct bsri_gather {
         }
     }
     /* c += the products of a stage. A warp's 32 x 8 NI sums are as mma.sync has them, of f32 by FFMA those of rows 4 (lane / 4)
-       and columns 2 NI (lane % 4) on. */
-    static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s, int row, int col) {
-        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+       and columns 2 NI (lane % 4) on. Where a warp's are is worked out anew each time: registers are few. */
+    static __device__ __forceinline__ void multiply(sum (&c)[MI][NI][4], const stage &s) {
+        const int thread = bsri_dev_thread(), lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
+        const int row = warp / ACROSS * 32, col = warp % ACROSS * 8 * NI;
         if constexpr (L::FFMA) {
-#pragma unroll 4
+#pragma unroll (NI == 4 ? 1 : 4) /* tall tiles have no register to spare */
             for (int k = 0; k < LINES; k++) {
                 const float4 a = *(const float4 *)&s.a[k][row + g * 4];
 #pragma unroll
@@ -3547,12 +3554,11 @@ template <class L> struct bsri_gather {
     /* c += all products; slices: how many. fill(keys, slice) makes a table; by warp 0, slice by slice. */
     template <class F>
     static __device__ __forceinline__ void mainloop(sum (&c)[MI][NI][4], shared &s, const operand &a, const operand &b,
-                                                    int64_t slices, int row, int col, const F &fill) {
-        const bool makes = threadIdx.x < 32;
+                                                    int64_t slices, const F &fill) {
         word x[A_WORDS], y[B_WORDS * B_RAW];
         int64_t left = slices; /* with that one that is multiplied; odd or even: which stage and which table are its own */
         __syncthreads();       /* nobody reads tables any more, and those of rows and columns are there */
-        if (makes) fill(s.k[left & 1]), fill(s.k[(left + 1) & 1]);
+        if (threadIdx.x < 32) fill(s.k[left & 1]), fill(s.k[(left + 1) & 1]);
         __syncthreads();
         load<BM, 1>(x, a, s.k[left & 1].a, s.a), load<BN, B_RAW>(y, b, s.k[left & 1].b, s.b);
         put<BM, 1>(s.s[left & 1].a, x, a.mode), put<BN, B_RAW>(s.s[left & 1].b, y, b.mode);
@@ -3561,8 +3567,8 @@ template <class L> struct bsri_gather {
         for (; left > 0; left--) { /* one is multiplied, the next is on its way, of that after it the table is made */
             const keys &next = s.k[(left + 1) & 1];
             if (left > 1) load<BM, 1>(x, a, next.a, s.a), load<BN, B_RAW>(y, b, next.b, s.b);
-            if (makes) fill(s.k[left & 1]);
-            multiply(c, s.s[left & 1], row, col);
+            if (bsri_dev_thread() < 32) fill(s.k[left & 1]);
+            multiply(c, s.s[left & 1]);
             if (left > 1) {
                 stage &to = s.s[(left + 1) & 1];
                 put<BM, 1>(to.a, x, a.mode), put<BN, B_RAW>(to.b, y, b.mode);
@@ -3571,8 +3577,9 @@ template <class L> struct bsri_gather {
         }
     }
     /* A warp's sums to where any thread may read them; all have arrived before. */
-    static __device__ __forceinline__ void spread(shared &s, const sum (&c)[MI][NI][4], int row, int col) {
-        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    static __device__ __forceinline__ void spread(shared &s, const sum (&c)[MI][NI][4]) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        const int row = warp / ACROSS * 32, col = warp % ACROSS * 8 * NI;
 #pragma unroll
         for (int m = 0; m < MI; m++)
 #pragma unroll
@@ -3587,23 +3594,29 @@ template <class L> struct bsri_gather {
     }
 #endif
 };
-/* Products of a list, block after block: which one lane `lane` of a warp has in the next table. */
+/* Products of a list, block after block: which ones lane `lane` of a warp has in the next table: number `product` of the block
+   `beyond` after block `at`. */
 template <int KEYS> struct bsri_gather_cursor {
-    int64_t at[KEYS];
-    int32_t product[KEYS];
-    __device__ __forceinline__ bsri_gather_cursor(int64_t first, int64_t bc) {
+    int64_t at;
+    int32_t beyond[KEYS], product[KEYS];
+    __device__ __forceinline__ bsri_gather_cursor(int64_t first, int bc) {
+        at = first + (int)threadIdx.x % 32 / bc;
 #pragma unroll
         for (int i = 0; i < KEYS; i++) {
-            const int k = i * 32 + (int)threadIdx.x % 32, block = k / (int)bc;
-            at[i] = first + block, product[i] = k - block * (int)bc;
+            const int k = i * 32 + (int)threadIdx.x % 32, block = k / bc;
+            beyond[i] = block - (int)threadIdx.x % 32 / bc, product[i] = k - block * bc;
         }
     }
     /* `blocks` blocks and `rest` products further. */
     __device__ __forceinline__ void advance(int blocks, int rest, int bc) {
+        int first = 0;
 #pragma unroll
         for (int i = 0; i < KEYS; i++) {
-            at[i] += blocks, product[i] += rest;
-            if (product[i] >= bc) product[i] -= bc, at[i]++;
+            int more = 0;
+            product[i] += rest;
+            if (product[i] >= bc) product[i] -= bc, more = 1;
+            if (i == 0) at += blocks + more, first = more;
+            else beyond[i] += more - first;
         }
     }
 };
@@ -3717,7 +3730,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const
     __shared__ bsri_dev_finisher finisher;
     __shared__ bsri_gather_tile_of t;
     const bsri_dev_product &p = m.p;
-    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI, bc = (int)p.bc;
+    const int bc = (int)p.bc;
     for (int64_t work = blockIdx.x; work < p.items * m.panels * p.tiles * m.subs; work = t.work + gridDim.x) {
         typename G::sum c[G::MI][G::NI][4] = {};
         __syncthreads(); /* of the tile before */
@@ -3737,13 +3750,13 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const
                 if (scans) t.scan(p);
                 const int64_t begin = scans ? 0 : t.list.at, end = scans ? t.found : t.list.end;
                 bsri_gather_cursor<G::KEYS> next(begin, bc);
-                G::mainloop(c, s, a, b, bsri_ceil_div((end - begin) * bc, G::KS), row, col, [&](typename G::keys &k) {
+                G::mainloop(c, s, a, b, bsri_ceil_div((end - begin) * bc, G::KS), [&](typename G::keys &k) {
 #pragma unroll
                     for (int i = 0; i < G::KEYS; i++) {
                         const int of = i * 32 + (int)threadIdx.x;
                         int64_t a_at = -1, b_at = -1;
-                        if (next.at[i] < end) {
-                            t.place(p, next.at[i], &a_at, &b_at);
+                        if (next.at + next.beyond[i] < end) {
+                            t.place(p, next.at + next.beyond[i], &a_at, &b_at);
                             a_at += next.product[i] * p.a_cs, b_at += next.product[i] * p.b.row_stride;
                         }
                         if (of < G::KS) k.a[of] = a_at, k.b[of] = b_at;
@@ -3753,7 +3766,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const
             } while (p.kind == BSRI_LIST_SCAN && t.list.at < t.list.end);
         }
         if (threadIdx.x < 5) finisher.begin(p, t.out_item, threadIdx.x);
-        G::spread(s, c, row, col);
+        G::spread(s, c);
         bsri_gather_finish<G>(p, s, finisher, t);
     }
 #endif
@@ -4823,12 +4836,6 @@ struct bsri_wgmma_item {
         item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
-/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
-__device__ __forceinline__ int bsri_dev_thread(void) {
-    int x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
 /* 32 units, longest first: cost, 31 - unit. */
 __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
     const int lane = bsri_dev_thread() % 32;
@@ -7017,10 +7024,12 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 struct bsri_gather_blocks_of {
     int64_t item, block_row, first, end;
     int64_t row, col; /* of the blocks, where the tile begins */
+    int64_t work;     /* number of the tile */
     int32_t rows;
 
     /* Rows get nnz / blocks + 1 tiles at most, found by bisection. */
-    __device__ __forceinline__ void begin(const bsri_dev_sampled_gather &m, int64_t work, int most_rows, int most_cols) {
+    __device__ __forceinline__ void begin(const bsri_dev_sampled_gather &m, int64_t number, int most_rows, int most_cols) {
+        work = number;
         const int64_t by_panel = bsri_divide(work, m.panels), by_sub = bsri_divide(by_panel, m.subs);
         item = bsri_divide(by_sub, m.tiles), col = (work - by_panel * m.panels) * most_cols;
         row = (by_panel - by_sub * m.subs) * most_rows, rows = (int)bsri_min(most_rows, m.p.out.block_rows - row);
@@ -7067,9 +7076,8 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     typename G::shared &s = *(typename G::shared *)bsri_shared;
     __shared__ bsri_gather_blocks_of t;
     const bsri_dev_sampled &p = m.p;
-    const int warp = threadIdx.x / 32, row = warp / G::ACROSS * 32, col = warp % G::ACROSS * 8 * G::NI;
     const int bc = (int)p.out.block_cols, dt = p.mat1.dtype;
-    for (int64_t work = blockIdx.x; work < p.items * m.tiles * m.subs * m.panels; work += gridDim.x) {
+    for (int64_t work = blockIdx.x; work < p.items * m.tiles * m.subs * m.panels; work = t.work + gridDim.x) {
         sum c[G::MI][G::NI][4] = {};
         __syncthreads(); /* of the tile before */
         if (threadIdx.x == 0) t.begin(m, work, G::BM, G::BN);
@@ -7092,7 +7100,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
             const typename G::operand a = {bsri_dev_at(p.mat1.data, dt, a_at), m.a_mode, m.a_whole, dt};
             const typename G::operand b = {bsri_dev_at(p.mat2.data, dt, b_at), m.b_mode, m.b_whole, dt};
             int64_t k = 0;
-            G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), row, col, [&](typename G::keys &keys) {
+            G::mainloop(c, s, a, b, bsri_ceil_div(p.mat1.cols, G::KS), [&](typename G::keys &keys) {
 #pragma unroll
                 for (int of = threadIdx.x; of < G::KS; of += 32) {
                     const bool is = k + of < p.mat1.cols;
@@ -7101,7 +7109,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
                 k += G::KS;
             });
         }
-        G::spread(s, c, row, col);
+        G::spread(s, c);
         if constexpr (sizeof(sum) == 8) bsri_gather_store<double, G>(p, s, t);
         else if constexpr (!G::T::INTEGER) bsri_gather_store<float, G>(p, s, t);
         else if (p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32) bsri_gather_store<float, G>(p, s, t);
@@ -10201,7 +10209,8 @@ struct bsri_dev_query {
         begin_item(p);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
         out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-        low = row + p.causal_offset - p.before, limit = bsri_min(k_rows, row + rows + p.causal_offset + p.after);
+        low = row + p.causal_offset - p.before;
+        limit = bsri_min(k_rows, bsri_min(row + rows, q_rows) + p.causal_offset + p.after); /* pages of others may be none */
         if (row >= q_rows) end = first;
         return true;
     }
@@ -11931,6 +11940,11 @@ struct bsri_decode_unit {
         kind = m.p.kind ? m.p.kind + cols + from : nullptr;
         keys = m.keys;
         if (m.p.lengths.k_lengths) keys = max(0, min(keys, m.p.lengths.k_lengths[b]));
+        if (m.p.lengths.q_lengths) { /* rows that are not there ask for no key: of pages that they alone see there may be none */
+            const int there = m.p.lengths.q_lengths[b];
+            if (q_first >= there) keys = 0;
+            else q_last = min(q_last, there - 1);
+        }
         counts = m.p.lengths.key_counts ? m.p.lengths.key_counts + b * m.p.lengths.key_counts_stride : nullptr;
         table = m.p.pages.table ? m.p.pages.table + b * m.p.pages.stride : nullptr;
     }
@@ -12467,7 +12481,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_attention_decode(const __g
                   "as the tile says");
     const int warp = threadIdx.x / 32;
     if (threadIdx.x < 2) bsri_mbarrier_init(bsri_smem_address(&c.full[threadIdx.x]), 1);
-    if (m.p.q.cols < L::HD) /* queries are zero there, but zero times anything might be NaN */
+    if (m.p.q.cols < L::HD || m.p.v.cols < L::HD) /* zero queries times anything might be NaN; of values all is looked at */
         for (int i = threadIdx.x; i < L::RING / 16; i += L::THREADS) ((uint4 *)bsri_decode_memory)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     bsri_pdl_wait();
@@ -13710,7 +13724,7 @@ template <class S> struct bsri_gradient_consumer {
             }
             store_room(d, out + part * 32 * d.col_stride, pieces, left, (int)d.cols - part * 32);
         }
-        if (!__any_sync(~0u, is(SHIELD))) return;
+        if (!S::SPILT && !__any_sync(~0u, is(SHIELD))) return; /* of ds that was kept nobody knows what was forbidden */
 #pragma unroll 1
         for (int h = 0; h < 2; h++) {
             const uint32_t bad = __ballot_sync(~0u, h ? odd[1] : odd[0]);
@@ -14021,8 +14035,11 @@ template <int FUNCTION, bool SLOPE> __device__ __forceinline__ float bsri_map_sm
         const float s = bsri_map_logistic(x);
         return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s * (1.0f + x * (1.0f - s)) : x * s);
     }
-    const float s = bsri_dev_inverse(1.0f + bsri_dev_exp2(x * fmaf(-0.10294324f, x * x, -2.3022082f)));
-    return BSRI_MAP_FAR(0.0f, SLOPE ? 1.0f : x, SLOPE ? s + x * (s * (1.0f - s)) * fmaf(0.21406448f, x * x, 1.5957691f) : x * s);
+    if constexpr (SLOPE) { /* s (1 - s) as e r^2: 1 - s would lose what the cubic factor makes large */
+        const float e = bsri_dev_exp2(-fabsf(x) * fmaf(0.10294324f, x * x, 2.3022082f)), r = bsri_dev_inverse(1.0f + e);
+        return BSRI_MAP_FAR(0.0f, 1.0f, (x < 0 ? e * r : r) + x * (e * r * r) * fmaf(0.21406448f, x * x, 1.5957691f));
+    }
+    return BSRI_MAP_FAR(0.0f, x, bsri_dev_activation<BSR_ACT_GELU_TANH>(x));
 }
 /* One case for each function and derivative: v is a piece, which is gone through at once. */
 #define BSRI_DEV_MAP_CASE(name, value, slope)           \
@@ -17736,8 +17753,9 @@ static __global__ void __launch_bounds__(BSRI_CTA)
     for (int64_t i = thread / 32; i < p.lines; i += threads / 32) bsri_moe_row(&p, i, threadIdx.x & 31, 32);
     if (!p.ccol) return;
     if (thread < BSRI_VIEW_HEADER / 8) m.header[thread] = m.head[thread];
-    for (int64_t c = thread; c <= m.columns; c += threads) bsri_set_index(p.ccol, p.dtype, c, bsri_moe_column(&p, c));
-    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.nnz; q += threads) /* room to spare */
+    for (int64_t c = thread; c < m.starts; c += threads)
+        bsri_set_index(p.ccol, p.dtype, c, c <= m.columns ? bsri_moe_column(&p, c) : 0);
+    for (int64_t q = bsri_moe_line(&p, p.experts) * p.each + thread; q < m.entries; q += threads) /* room to spare */
         bsri_set_index(p.row, p.dtype, q, 0), bsri_set_index(p.position, p.dtype, q, 0);
 }
 
@@ -17871,11 +17889,11 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_scatter_rows(const _
         }
     }
 }
-/* A warp has a token, and slots by fours. */
+/* A warp has a token, and slots by fours; single elements by twos, as addresses take registers. */
 template <int BYTES, class F>
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_weight_dots(const __grid_constant__ bsri_dev_moe_rows p BSRI_GATE) {
     typedef bsri_moe_piece<BYTES, F> piece;
-    constexpr int E = piece::E, AHEAD = 4;
+    constexpr int E = piece::E, AHEAD = BYTES ? 4 : 2;
     const int lane = threadIdx.x & 31;
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;

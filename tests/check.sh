@@ -76,6 +76,7 @@ while read -r n; do grep -q \"^## \$n \" tests/results/h200_notes.md || echo \$n
 
 case_ "no line above 130 columns" "awk 'length(\$0) > 130 { print FILENAME \":\" FNR; bad = 1 } END { exit bad }' $sources"
 case_ "no tabs, no blanks at line ends" "! grep -nE '[[:blank:]]\$|	' $sources"
+case_ "GPU tests fill device memory by gm_fill and gm_put, for which all streams wait" "! grep -nE 'cudaMemset\\(|cudaMemcpy\\(.*HostToDevice' tests/gpu/*"
 case_ "nothing left to do" "! grep -nwE 'TO''DO|FIX''ME|XX''X|HA''CK' $sources README.md"
 case_ "no machine paths" "! grep -nE '/(home|root|work|Users)/' $sources README.md Makefile tests/*.sh"
 case_ "every edit of tests/mutants.txt finds its text" "command -v python3 > /dev/null || { echo 'python3 is absent'; exit 77; }

@@ -141,5 +141,11 @@ refused "--block 3,0"
 refused "--cols 1,x"
 refused "--prune 0.5,2"
 refused "--cols 1,2,3,4,5,6,7,8,9,10,11,12,13"
+for e in decode attention_train moe; do # those that share one way to take options
+    [ -x "$folder/$e" ] || continue
+    case_ "$e takes options" "$folder/$e --help | grep -q -- --steps; $folder/$e --backend cpu --steps 32 > $tmp/$e.o || :; head -n 1 $tmp/$e.o | grep -q ', cpu backend'"
+    case_ "$e refuses options" "for o in --unknown '--steps 0' '--steps x' --steps '--backend' '--backend gpu' '--steps 40 7'; do
+        code=0; $folder/$e \$o > $tmp/o.out 2> $tmp/o.err || code=\$?; [ \$code -eq 1 ]; [ -s $tmp/o.err ]; ! [ -s $tmp/o.out ]; done"
+done
 case_ "svg can't be written" "code=0; $spmm --svg $tmp/no/such/folder.svg $tmp/small.mtx > /dev/null 2>&1 || code=\$?; [ \$code -eq 1 ]"
 cases_end

@@ -61,7 +61,12 @@
     X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)
 #define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
 /* Those that the CUDA backend refuses as yet: its tests leave them out, or see that it does. */
-#define T_CPU_CALLS(X)
+#define T_CPU_CALLS(X)                                        \
+    X(block_mask, BSR_OP_BLOCK_MASK, 0, 1, 3u << 4)           \
+    X(from_block_lists, BSR_OP_FROM_BLOCK_LISTS, 0, 1, 3u << 1) \
+    X(to_block_lists, BSR_OP_TO_BLOCK_LISTS, 0, 0, 1u << 2)   \
+    X(pool_blocks, BSR_OP_POOL_BLOCKS, 0, 0, 1u << 5)         \
+    X(select_blocks, BSR_OP_SELECT_BLOCKS, 0, 1, 3u << 1)
 #define T_ALL_OPERATIONS(X) T_OPERATIONS(X) T_CPU_CALLS(X)
 
 #endif /* BSR_OPERATIONS_H */

@@ -594,6 +594,33 @@ def patterns_and_layouts():
     close(ctx.dense_mm(m, x), mask.repeat(2, 1).repeat(3, 2) @ x, 1e-13)
     if len({int(k.sum()) for k in mask}) > 1:
         refused(lambda: ctx.from_block_mask(mask, (2, 3)), "BAD_STRUCTURE", "UNEQUAL_NNZ")
+    m, kinds = ctx.block_mask(30, 24, (4, 3), causal=True, causal_offset=-2, window=(9, 0))
+    away = np.arange(24) - np.arange(32)[:, None] + 2
+    allowed = ((away <= 0) & (away >= -9))[:30]
+    cells = [allowed[4 * i:4 * i + 4, 3 * j:3 * j + 3] for i in range(8) for j in range(8)]
+    there = ctx.to_dense(m.with_values(np.ones((m.nnz, 4, 3)))).reshape(8, 4, 8, 3).any((1, 3))
+    equal(there.ravel(), [c.any() for c in cells])
+    equal(kinds, np.array([c.all() for c in cells if c.any()], np.uint8))
+    lists = ctx.to_block_lists(m, kinds)
+    equal(lists[0] + lists[2], np.diff(m.crow))
+    assert lists[2].sum() == kinds.sum() > 0
+    back, again = ctx.from_block_lists(*lists[:2], m.shape, (4, 3), *lists[2:])
+    equal(back.col, m.col), equal(back.crow, m.crow), equal(again, kinds)
+    one = ctx.to_block_lists(m, kinds, width=6, full=False)
+    assert one[2:] == [None, None] and (one[0] == np.diff(m.crow)).all()
+    refused(lambda: ctx.to_block_lists(m, kinds, width=0), "CAPACITY", "CAPACITY", "lists")
+    x, y = numbers((30, 6)), numbers((24, 6))
+    pooled = ctx.pool_blocks(x, 4), ctx.pool_blocks(y, 3, "max")
+    close(pooled[0], np.array([x[4 * i:4 * i + 4].mean(0) for i in range(8)]), 1e-13), equal(pooled[1], y.reshape(8, 3, 6).max(1))
+    s = pooled[0] @ pooled[1].T
+    m2, kinds2 = ctx.select_blocks((32, 24), (4, 3), q=pooled[0], k=pooled[1], top_k=3, first=1, forced_count=True)
+    best = [sorted([0] + (1 + np.argsort(-s[i, 1:])[:2]).tolist()) for i in range(8)]
+    equal(m2.col, np.ravel(best).astype(np.int32)), equal(kinds2, np.ones_like(kinds2))
+    m2, _ = ctx.select_blocks((32, 24), (4, 3), scores=s, threshold=.1)
+    equal(np.diff(m2.crow), (s >= .1).sum(1).astype(np.int32))
+    refused(lambda: ctx.select_blocks((32, 24), (4, 3), scores=s, top_p=2), "BAD_ARGUMENT", "SELECT_FIELD", "options")
+    inside, _ = ctx.block_mask(30, 24, (4, 3), within=m)
+    equal(inside.col, m.col)
     r = ctx.random_pattern((32, 48), (4, 8), .5, seed=3, batch=(2,))
     assert r.nnz == bs.library().kept_blocks(48, .5) == 24 and r.stored is None
     equal(ctx.random_pattern((32, 48), (4, 8), .5, seed=3, batch=(2,)).col, r.col)

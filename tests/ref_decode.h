@@ -18,6 +18,29 @@ typedef struct ref_decode {
 typedef struct ref_decode_results {
     ref_result out, lse, top;
 } ref_decode_results;
+TF ref_tables ref_decode_tables(const ref_gradients *c) {
+    ref_tables a;
+    memset(&a, 0, sizeof a);
+    a.q = ref_dense(&c->q), a.k = ref_dense(&c->k), a.v = ref_dense(&c->v), a.mask = ref_matrix(&c->mask, &a.count);
+    a.kind = ref_kinds(&c->mask, &c->o), a.bias = c->o.relative_bias ? ref_dense(c->o.relative_bias) : ref_none();
+    a.padding = c->o.key_padding_mask ? ref_dense(c->o.key_padding_mask) : ref_none();
+    a.slopes = c->o.slopes ? ref_dense(c->o.slopes) : ref_none(), a.sinks = c->o.sinks ? ref_dense(c->o.sinks) : ref_none();
+    return a;
+}
+/* Of n pages of `size` keys for each item of lengths: does a query of one of its heads attend to a key there? Without values of
+   the mask and padding, which do not keep pages from being read. */
+TF uint8_t *ref_pages_seen(const ref_gradients *c, int64_t size, int64_t n) {
+    const int64_t heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1, all = t_items(&c->whole);
+    const ref_tables a = ref_decode_tables(c);
+    uint8_t *seen = (uint8_t *)bt_alloc((size_t)(all / heads * n) + 1, 1);
+    int64_t item, i, j;
+    memset(seen, 0, (size_t)(all / heads * n) + 1);
+    for (item = 0; item < all; item++)
+        for (i = 0; i < c->q.rows; i++)
+            for (j = 0; j < c->k.rows; j++)
+                if (ref_score_of(c, &a, item, i, j, 1).s != -(double)INFINITY) seen[item / heads * n + j / size] = 1;
+    return seen;
+}
 TF ref_decode_results ref_decode_of(const ref_gradients *c) {
     const int64_t lq = c->q.rows, lk = c->k.rows, dv = c->v.cols, heads = c->whole.dims ? c->whole.n[c->whole.dims - 1] : 1;
     const int half = c->q.dtype == BSR_F16, rounds = REF_ROUNDS_P && (half || c->q.dtype == BSR_BF16);
@@ -26,14 +49,9 @@ TF ref_decode_results ref_decode_of(const ref_gradients *c) {
     const double scale = c->scale != 0 ? c->scale : c->q.cols ? 1 / sqrt((double)c->q.cols) : 1;
     ref_score *s = (ref_score *)calloc((size_t)lk + 1, sizeof *s);
     ref_decode_results r;
-    ref_tables a;
+    const ref_tables a = ref_decode_tables(c);
     int64_t item, i, j, d;
     if (!s) abort();
-    memset(&a, 0, sizeof a);
-    a.q = ref_dense(&c->q), a.k = ref_dense(&c->k), a.v = ref_dense(&c->v), a.mask = ref_matrix(&c->mask, &a.count);
-    a.kind = ref_kinds(&c->mask, &c->o), a.bias = c->o.relative_bias ? ref_dense(c->o.relative_bias) : ref_none();
-    a.padding = c->o.key_padding_mask ? ref_dense(c->o.key_padding_mask) : ref_none();
-    a.slopes = c->o.slopes ? ref_dense(c->o.slopes) : ref_none(), a.sinks = c->o.sinks ? ref_dense(c->o.sinks) : ref_none();
     r.out.want = ref_new(c->whole, lq, dv), r.out.bound = ref_new(c->whole, lq, dv);
     r.lse.want = ref_new(c->whole, lq, 1), r.lse.bound = ref_new(c->whole, lq, 1);
     r.top.want = ref_new(c->whole, lq, 1), r.top.bound = ref_new(c->whole, lq, 1);

@@ -199,6 +199,20 @@ TEST(tiles) {
         if (k % 5 == 3) lengths.k_lengths = ref_random_lengths(whole.n[0], 0, lk);
         if (k % 5 == 4)
             c.o.lengths = &lengths, lengths.key_counts = ref_random_lengths(cols, 0, bc), c.o.sinks = &sinks;
+        if (k % 5 == 3 && k % 2) { /* what lies past the lengths is anything: also where gradients of scores are kept */
+            const double nan = (double)NAN;
+            int64_t n, i, j;
+            for (n = 0; n < t_dense_items(&c.k); n++)
+                for (i = lengths.k_lengths[n / (heads / group)]; i < lk; i++) {
+                    for (j = 0; j < d; j++) t_set(&c.k, n, i, j, nan);
+                    for (j = 0; j < dv; j++) t_set(&c.v, n, i, j, nan);
+                }
+            for (n = 0; n < t_dense_items(&c.q); n++)
+                for (i = lengths.q_lengths[n / heads]; i < lq; i++) {
+                    for (j = 0; j < d; j++) t_set(&c.q, n, i, j, nan);
+                    for (j = 0; j < dv; j++) t_set(&c.d_out, n, i, j, nan);
+                }
+        }
         if (bt_below(2)) t_attach_transposed(&c.mask);
         c.flags = REF_ANY;
         ref_gradients_extra(&c, k % 4 == 1, 0, 0, t);

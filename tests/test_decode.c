@@ -67,19 +67,16 @@ static void decode_pages(ref_decode *t) {
     const int64_t heads = t->c.whole.dims ? t->c.whole.n[t->c.whole.dims - 1] : 1, items = t_items(&t->c.whole) / heads;
     const int64_t size = PICK(sizes), n = (t->c.mask.cols + size - 1) / size, pages = items * n + bt_below(4);
     int32_t *order = (int32_t *)bt_alloc((size_t)pages * 4, 4), *table = (int32_t *)bt_alloc((size_t)(items * n + 1) * 4, 4);
-    int64_t b, i;
+    uint8_t *seen;
+    int64_t i;
     for (i = 0; i < pages; i++) order[i] = (int32_t)i;
     for (i = pages - 1; i > 0; i--) {
         const int64_t other = bt_below(i + 1);
         const int32_t swap = order[i];
         order[i] = order[other], order[other] = swap;
     }
-    for (b = 0; b < items; b++) { /* behind the last key of an item entries may be anything */
-        const int64_t lk = t->c.k.rows, keys = !t->lengths.k_lengths          ? lk
-                                               : t->lengths.k_lengths[b] < lk ? t->lengths.k_lengths[b]
-                                                                              : lk;
-        for (i = 0; i < n; i++) table[b * n + i] = t->lengths.k_lengths && i * size >= keys ? -1 - (int32_t)i : order[b * n + i];
-    }
+    seen = ref_pages_seen(&t->c, size, n); /* entries of pages that nobody sees may be anything */
+    for (i = 0; i < items * n; i++) table[i] = seen[i] ? order[i] : i % 2 ? -1 - (int32_t)i : INT32_MAX - (int32_t)i;
     t->paged = 1, t->pages.table = table, t->pages.stride = n;
     t->k = ref_pool(&t->c.k, table, items, size, n, pages, (int)bt_below(2));
     t->v = ref_pool(&t->c.v, table, items, size, n, pages, (int)bt_below(2));
@@ -117,6 +114,37 @@ TEST(pages) {
         ref_run_decode(&t, &e);
     }
 }
+/* Keys in pages of whole blocks against the same keys in a row: one plan, the same bits. */
+TEST(pages_bits) {
+    int k, cases = 240;
+#if defined BSR_MIRROR_H || defined TEST_DECODE
+    bt_skip("each call may run elsewhere, by a plan of its own"), cases = 0;
+#endif
+    for (k = 0; k < cases; k++) {
+        bsr_exec e = t_exec(0);
+        bsr_attention_options o;
+        bsr_dense out, lse;
+        bsr_plan plan;
+        ref_decode t;
+        bt_case("%d", k);
+        decode_new(&t, k, 150, 1);
+        if (k % 2) decode_options(&t);
+        decode_pages(&t);
+        o = t.c.o, o.pages = &t.pages, e.query = &plan;
+        out = t_output(t.c.out.dtype, t.c.out.rows, t.c.out.cols, ROW, t.c.whole);
+        lse = t_output(t.c.lse.dtype, t.c.lse.rows, 1, ROW, t.c.whole);
+        t.c.out = t_output(t.c.out.dtype, t.c.out.rows, t.c.out.cols, ROW, t.c.whole);
+        t.c.lse = t_output(t.c.lse.dtype, t.c.lse.rows, 1, ROW, t.c.whole);
+        if (!RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.k, &t.v, &t.c.mask, &o, &out, &lse, &e))) continue;
+        e.query = NULL, e.plan = &plan, plan.workspace_bytes = 0;
+        RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.k, &t.v, &t.c.mask, &o, &out, &lse, &e));
+        if (t.k.rows % t.c.mask.block_cols) continue; /* else pages cut blocks, and sums have other parts */
+        o.pages = NULL;
+        RUN_OK(bsr_attention(t.c.ctx, t.c.scale, &t.c.q, &t.c.k, &t.c.v, &t.c.mask, &o, &t.c.out, &t.c.lse, &e));
+        CHECK(!memcmp(out.data, t.c.out.data, (size_t)(t_items(&t.c.whole) * out.rows * out.cols) * bsr_dtype_size(out.dtype)));
+        CHECK(!memcmp(lse.data, t.c.lse.data, (size_t)(t_items(&t.c.whole) * lse.rows) * bsr_dtype_size(lse.dtype)));
+    }
+}
 /* Keys and values that are not finite, where some rows may attend to them and others not, or none may. */
 TEST(forbidden_nan) {
     int k;
@@ -142,7 +170,8 @@ TEST(forbidden_nan) {
 }
 
 int main(int argc, char **argv) {
-    static const bt_test tests[] = {{"plain", plain}, {"options", options}, {"pages", pages}, {"forbidden_nan", forbidden_nan}};
+    static const bt_test tests[] = {{"plain", plain}, {"options", options}, {"pages", pages}, {"pages_bits", pages_bits},
+                                    {"forbidden_nan", forbidden_nan}};
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);
     t_contexts_end();

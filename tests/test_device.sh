@@ -70,6 +70,37 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
     fi
     exec "$w/conv_checks" "$@"
 fi
+if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with scales and without
+    shift
+    sed -e 's/^\( *\)BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));/\1if (step == BSRI_PLAN_AND_RUN \&\& bsri_emulate_product(c, \&job, \&key)) return BSR_OK;/' \
+        -e 's/^\(static bsr_status bsri_product_start(.*\)/EMULATED(bsri_emulate_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key))\n\1/' \
+        bsrsparse.h > "$w/bsrsparse_emulated.h"
+    {
+        section bsrsparse_kernels.cuh device-numbers
+        sed -n '/^template <class T> struct bsri_mma_parts {/,/^};/p; /^template <> struct bsri_mma_parts<bsri_mma_f8> {/,/^};/p' bsrsparse_kernels.cuh
+        sed -n '/^__device__ __forceinline__ uint32_t bsri_mma_byte_line(/,/^}/p; /^__device__ __forceinline__ void bsri_mma_load_bytes(/,/^}/p' bsrsparse_kernels.cuh
+        from bsrsparse_kernels.cuh '^/. The swizzle of a row-major dense slice' '^/. -----'
+        section bsrsparse_kernels.cuh device-lists
+        section bsrsparse_kernels.cuh device-epilogue |
+            sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
+        section bsrsparse_kernels.cuh device-union
+        section bsrsparse_kernels.cuh product-simt
+        section bsrsparse_kernels.cuh product-mma-load
+        section bsrsparse_kernels.cuh product-mma
+        from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
+        from bsrsparse.h '^/. Asks for what runs best' '^static int bsri_cuda_ask_sampled'
+    } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));/thread = (int)threadIdx.x;/' \
+        -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT);/' > "$w/scales.inc"
+    test=
+    [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
+    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/scales_checks.cpp -o "$w/scales_checks$test" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/scales_checks$test" "$@"
+fi
 if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
     of=$2
     shift 2
@@ -82,6 +113,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         -e 's/^\(static bsr_status bsri_softmax_run(.*\)/EMULATED(bsri_emulate_softmax(const bsri_call *c, bsri_softmax *job))\n\1/' \
         bsrsparse.h > "$w/bsrsparse_emulated.h"
     {
+        from bsrsparse_kernels.cuh '^template <int HALF> .* bsri_dev_e5m2_halves' '^/. N elements side by side'
         section bsrsparse_kernels.cuh device-lists | sed '/bsri_dev_matrix_item(const bsri_batch/,/^}/d'
         section bsrsparse_kernels.cuh device-epilogue |
             sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
@@ -94,7 +126,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
     section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
-    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DOF="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
         echo "0 passed, 1 failed, 0 skipped"

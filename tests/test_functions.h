@@ -37,7 +37,11 @@ BSR_USER_FUNCTION int tf_nothing(const bsr_position *at, const void *user_data) 
     (void)at, (void)user_data;
     return 0;
 }
+BSR_USER_FUNCTION int tf_documents(const bsr_position *at, const void *user_data) { /* of 21 tokens; a head sees one more */
+    (void)user_data;
+    return at->row / 21 == at->col / 21 || (at->head && at->row / 21 == at->col / 21 + 1);
+}
 #define BSR_USER_EPILOGUES(X) X(tf_shift) X(tf_square)
 #define BSR_USER_SCORES(X) X(tf_alibi) X(tf_softcap) X(tf_plain)
 #define BSR_USER_SCORE_GRADIENTS(X) X(tf_alibi) X(tf_softcap)
-#define BSR_USER_MASKS(X) X(tf_stripes) X(tf_nothing)
+#define BSR_USER_MASKS(X) X(tf_stripes) X(tf_nothing) X(tf_documents)

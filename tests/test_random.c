@@ -9,6 +9,7 @@
 #include "ref_maps.h"
 #include "ref_conv.h"
 #include "ref_moe.h"
+#include "ref_masks.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
 #define T_RANDOM_OPERATIONS T_ALL_OPERATIONS
@@ -1093,6 +1094,74 @@ static void random_moe_transposed_index(int turn) {
     if (RUN_OK(T_ON_CPU(build_transposed_index)(cpu(), &m, view[1], bytes, &e)) &&
         RUN_OK(bsr_moe_transposed_index(t_any_context(), &x.r, &m, view[0], bytes, &e)))
         same_bytes("transposed index", view[0], view[1]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* block masks                                                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+TF void random_block_mask(int turn) {
+    bsr_exec e = t_exec(0);
+    rk_case x;
+    uint8_t *want, *kind;
+    bsr_matrix m;
+    int64_t nnz;
+    int unequal;
+    rk_new(&x, turn % 8 ? 90 : 500, 1), x.to.ragged = x.to.batch.dims != 0;
+    want = (uint8_t *)bt_alloc((size_t)(t_items(&x.to.batch) * x.to.r * x.to.c), 1), bt_mark_output(want);
+    m = t_target(&x.to), kind = rk_room(&x.to), nnz = rk_kinds(&x, want, &unequal);
+    if (!RUN_OK(bsr_block_mask(t_any_context(), x.lq, x.lk, &x.o, x.pwithin, &m, kind, &e))) return;
+    CHECK_INT(m.nnz, nnz), rk_check(&x, &m, kind, want);
+}
+static t_spec lists_spec(void) {
+    t_spec s = some_spec(BSR_F32, FILL_SIGNED, 150);
+    s.layout = PACKED, s.block_rows = bt_range(1, 5), s.block_cols = bt_range(1, 5), s.unsorted = s.duplicates = 0;
+    return s;
+}
+TF void random_from_block_lists(int turn) {
+    bsr_exec e = t_exec(0);
+    t_spec s = lists_spec();
+    rk_case x;
+    bsr_matrix m;
+    bsr_block_lists l;
+    uint8_t *want, *kind;
+    (void)turn;
+    s.ragged = s.batch.dims != 0, memset(&x, 0, sizeof x), x.to = s;
+    want = (uint8_t *)bt_alloc((size_t)(t_items(&s.batch) * s.r * s.c), 1), bt_mark_output(want), l = rk_lists(&s, want);
+    m = t_target(&s), m.rows = s.r * s.block_rows, m.cols = s.c * s.block_cols, kind = rk_room(&s);
+    if (RUN_OK(bsr_from_block_lists(t_any_context(), &l, &m, kind, &e))) rk_check(&x, &m, kind, want);
+}
+TF void random_to_block_lists(int turn) {
+    bsr_exec e = t_exec(0);
+    t_spec s = lists_spec();
+    bsr_matrix m;
+    bsr_block_lists l;
+    uint8_t *kind;
+    s.dtype = BSR_BOOL, s.pattern_only = 1, s.unsorted = turn & 1, m = t_matrix(&s), kind = ref_random_kinds(&m);
+    l = rk_list_room(t_matrix_items(&m) * s.r, s.c, s.c + bt_below(2), bt_below(3) != 0);
+    if (RUN_OK(bsr_to_block_lists(t_any_context(), &m, kind, &l, &e))) rk_check_lists(&m, kind, &l);
+}
+
+TF void random_pool_blocks(int turn) {
+    static const int kinds[] = {BSR_REDUCE_SUM, BSR_REDUCE_MAX, BSR_REDUCE_MIN, BSR_REDUCE_MEAN};
+    const int64_t block = some_block(), rows = bt_range(0, 600), n = (rows + block - 1) / block;
+    const t_shape whole = some_batch();
+    const int type = a_float(turn);
+    bsr_exec e = t_exec(0);
+    bsr_dense x = t_random(type, rows, bt_range(1, 200), some_layout(), whole, 0, FILL_SIGNED);
+    bsr_dense out = t_output(bt_below(2) && type != BSR_F64 ? BSR_F32 : type, n, x.cols, some_layout(), whole);
+    if (RUN_OK(bsr_pool_blocks(t_any_context(), kinds[turn % 4], block, &x, NULL, 0, &out, &e)))
+        rk_check_pool(kinds[turn % 4], block, &x, NULL, 0, &out, 0);
+}
+TF void random_select_blocks(int turn) {
+    bsr_exec e = t_exec(0);
+    rk_choice x;
+    bsr_matrix m;
+    uint8_t *want, *kind;
+    rk_choice_new(&x, turn % 4 ? 20 : 60);
+    want = (uint8_t *)bt_alloc((size_t)(t_items(&x.to.batch) * x.to.r * x.to.c), 1), bt_mark_output(want), rk_choose(&x, want);
+    m = t_target(&x.to), m.rows = x.to.r * x.to.block_rows, m.cols = x.to.c * x.to.block_cols, kind = rk_room(&x.to);
+    if (RUN_OK(bsr_select_blocks(t_any_context(), &x.s, &m, kind, &e))) rk_check_choice(&x, &m, kind, want);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -11,18 +11,23 @@ static const int floats[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64};
 enum { ONE, ROWS, COLS, ALONG, SQUARE, ANY, BLOCK, IN_BLOCK, KINDS }; /* the last two: of stored blocks */
 static const char *const kinds[] = {"one", "rows", "columns", "1 x 128", "128 x 128", "groups", "blocks", "in blocks"};
 static int64_t groups_of(int64_t size, int64_t group) { return group ? (size + group - 1) / group : 1; }
-/* Scales of an operand rows x cols (of a block, where a has them), in memory of the case. */
-static bsr_scales scales_of(int kind, int dtype, int64_t rows, int64_t cols, const bsr_matrix *a, t_shape batch, int fill) {
+/* Scales of an operand rows x cols by these groups (of a block, where a has them), in memory of the case. */
+static bsr_scales scales_by(int64_t group_rows, int64_t group_cols, int blocks, int dtype, int64_t rows, int64_t cols,
+                            const bsr_matrix *a, t_shape batch, int fill) {
     bsr_dense *d = (bsr_dense *)bt_alloc(sizeof(bsr_dense), 8);
     bsr_scales s = BSR_ZERO;
-    s.group_rows = kind == ROWS || kind == ALONG ? 1 : kind == SQUARE ? 128 : 0;
-    s.group_cols = kind == COLS ? 1 : kind == ALONG || kind == SQUARE ? 128 : 0;
-    if (kind == ANY || kind == IN_BLOCK) s.group_rows = bt_range(0, 40), s.group_cols = bt_range(0, 40);
-    if (kind >= BLOCK) s.flags = BSR_SCALES_BLOCKS, rows = a->block_rows, cols = a->block_cols, batch.n[batch.dims++] = a->nnz;
+    s.group_rows = group_rows, s.group_cols = group_cols;
+    if (blocks) s.flags = BSR_SCALES_BLOCKS, rows = a->block_rows, cols = a->block_cols, batch.n[batch.dims++] = a->nnz;
     *d = t_random(dtype, groups_of(rows, s.group_rows), groups_of(cols, s.group_cols), (int)bt_below(LAYOUTS), batch,
                   fill == FILL_WIDE ? (unsigned)bt_below(4) : 0, fill);
     s.scale = d;
     return s;
+}
+static bsr_scales scales_of(int kind, int dtype, int64_t rows, int64_t cols, const bsr_matrix *a, t_shape batch, int fill) {
+    int64_t group_rows = kind == ROWS || kind == ALONG ? 1 : kind == SQUARE ? 128 : 0;
+    int64_t group_cols = kind == COLS ? 1 : kind == ALONG || kind == SQUARE ? 128 : 0;
+    if (kind == ANY || kind == IN_BLOCK) group_rows = bt_range(0, 40), group_cols = bt_range(0, 40);
+    return scales_by(group_rows, group_cols, kind >= BLOCK, dtype, rows, cols, a, batch, fill);
 }
 /* A batch of 0 to 2 dimensions that broadcasts with n0 x n1. */
 static t_shape some_batch(int dims, int64_t n0, int64_t n1) {
@@ -81,6 +86,81 @@ TEST(products) {
         e.a_scales = a_kind < KINDS ? &sa : NULL, e.b_scales = b_kind < BLOCK ? &sb : NULL;
         want = ref_dense_addmm(beta, &input, alpha, trans ? BSR_TRANS_A : 0, &a, &b, &e, out_type, exec.flags);
         if (RUN_OK(bsr_dense_addmm(t_any_context(), beta, &input, alpha, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
+/* Groups along the products, and blocks, are multiples of 32: what tensor cores take, where operands lie as they want them. Rows
+   of blocks with few and with many, of which some stand alone in their column. */
+TEST(steps) {
+    static const int64_t sides[] = {32, 64, 96, 128, 192, 256};
+    int k;
+    for (k = 0; k < 60; k++) {
+        const int a_type = bytes[k % 3], b_type = t_mixed(a_type), trans = (int)bt_below(2);
+        const int dims = bt_below(3) ? 0 : (int)bt_range(1, 2);
+        const int a_kind = (int)bt_below(4), b_kind = (int)bt_below(3); /* 0: none; 1, 2: groups; 3: of stored blocks */
+        const int64_t br = sides[bt_below(6)], bc = bt_below(2) ? br : sides[bt_below(6)];
+        const int64_t n0 = bt_range(1, 3), n1 = bt_range(1, 2);
+        const int64_t n = dims ? bt_range(1, 20) : bt_below(2) ? 16 * bt_range(1, 9) : bt_range(1, 140);
+        const int64_t down = 260 / br + 1, across = 520 / bc + 1, along = 32 * bt_range(0, 5), lines = bt_range(0, 40);
+        t_spec s = t_spec_of(a_type, br, bc, bt_range(1, trans ? across : down), bt_range(1, trans ? down : across), 0);
+        bsr_scales sa, sb;
+        bsr_matrix a;
+        bsr_dense b, out, input;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        const double beta = bt_below(3) ? 0 : bt_uniform();
+        t_shape batch;
+        ref_result want;
+        s.nnz = bt_range(1, s.r * s.c), s.layout = (int)bt_below(3), s.unsorted = bt_below(4) == 0;
+        s.duplicates = bt_below(4) == 0, s.batch = some_batch(dims, n0, n1), s.shared_values = (unsigned)bt_below(4);
+        if (s.batch.dims && bt_below(3) == 0) s.ragged = 1;
+        bt_case("%d: %s x %s, %dx%d, N %d%s, a %d, b %d, along %d", k, bsr_dtype_name(a_type), bsr_dtype_name(b_type), (int)br,
+                (int)bc, (int)n, trans ? ", transposed" : "", a_kind, b_kind, (int)along);
+        a = t_matrix(&s);
+        if (trans && bt_below(4)) t_attach_transposed(&a);
+        if (bt_below(3) == 0) t_attach_schedule(&a, 1 << bt_below(3), trans);
+        b = t_random(b_type, trans ? a.rows : a.cols, n, bt_below(4) ? COL : (int)bt_below(LAYOUTS), some_batch(dims, n0, n1),
+                     (unsigned)bt_below(4), FILL_SIGNED);
+        batch = t_join(t_matrix_batch(&a), t_dense_batch(&b));
+        out = t_output(results[k / 3 % 3], trans ? a.cols : a.rows, n, (int)bt_below(LAYOUTS), batch);
+        input = t_random(BSR_F32, out.rows, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+        if (a_kind)
+            sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, BSR_F32, a.rows, a.cols, &a,
+                           batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
+        if (b_kind)
+            sb = scales_by(32 * bt_range(0, 5), bt_range(0, 40), 0, BSR_F32, b.rows, b.cols, NULL,
+                           batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
+        want = ref_dense_addmm(beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, out.dtype, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
+/* Items of one matrix whose columns stand beside each other, as they would in one product; each has scales of its own. */
+TEST(items_as_columns) {
+    static const int64_t sides[] = {8, 32, 64, 128}, widths[] = {1, 1, 3, 16};
+    int k;
+    for (k = 0; k < 36; k++) {
+        const int type = bytes[k % 3], a_kind = k / 3 % 2 ? ALONG : SQUARE, b_kind = k / 6 % 2 ? ALONG : SQUARE;
+        const int trans = k % 5 == 0;
+        const int64_t side = sides[bt_below(4)], n = widths[bt_below(4)], large = 300 / side + 1;
+        const t_shape batch = k / 12 % 2 ? t_batch(2, 2, 3, 0, 0) : t_batch(1, 4, 0, 0, 0);
+        t_spec s = t_spec_of(type, side, side, trans ? large : 2, trans ? 2 : large, large);
+        bsr_scales sa, sb;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        bsr_matrix a;
+        bsr_dense b, out;
+        ref_result want;
+        bt_case("%d: %s, %dx%d, N %d, a by %s, b by %s", k, bsr_dtype_name(type), (int)side, (int)side, (int)n, kinds[a_kind],
+                kinds[b_kind]);
+        a = t_matrix(&s), b = t_random(type, trans ? a.rows : a.cols, n, COL, batch, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, trans ? a.cols : a.rows, n, COL, batch);
+        sa = scales_of(a_kind, BSR_F32, a.rows, a.cols, NULL, k % 4 ? batch : NO_BATCH, FILL_SIGNED);
+        sb = scales_of(b_kind, BSR_F32, b.rows, b.cols, NULL, batch, FILL_SIGNED);
+        if (k % 3) e.a_scales = &sa;
+        e.b_scales = &sb;
+        want = ref_dense_addmm(0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
@@ -200,6 +280,31 @@ TEST(rows_and_columns_are_factors) {
         for (i = 0; i < m * n; i++) CHECK_NEAR(t_get(&again, 0, i / n, i % n), t_get(&out, 0, i / n, i % n), 0);
     }
 }
+/* Operands without products: their scales have no elements, and nothing is read of them. */
+TEST(no_products) {
+    int k;
+    for (k = 0; k < 8; k++) {
+        const int trans = k & 1;
+        const t_spec s = t_spec_of(BSR_E4M3, 8, 16, trans ? 0 : 3, trans ? 3 : 0, 0);
+        const int64_t m = trans ? 48 : 24;
+        bsr_scales sa = BSR_ZERO, sb = BSR_ZERO;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        bsr_matrix a;
+        bsr_dense b, out, bias, x, y;
+        ref_result want;
+        bt_case("%d", k);
+        a = t_matrix(&s), b = t_random(BSR_E5M2, 0, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, m, 7, ROW, NO_BATCH), bias = t_random(BSR_F32, m, 7, ROW, NO_BATCH, 0, FILL_SIGNED);
+        x = bsr_dense_row_major(NULL, BSR_F32, trans ? 0 : 24, trans ? 48 : 0), y = bsr_dense_row_major(NULL, BSR_F32, 0, 7);
+        sa.scale = &x, sa.group_rows = trans ? 128 : 1, sa.group_cols = trans ? 1 : 128;
+        sb.scale = &y, sb.group_rows = 128, sb.group_cols = 1;
+        e.a_scales = k & 2 ? &sa : NULL, e.b_scales = k & 4 ? &sb : NULL, e.bias = &bias;
+        want = ref_dense_addmm(0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, 0);
+    }
+}
 static void refused(bsr_status status, int item, int operand, const bsr_scales *sa, const bsr_scales *sb, const bsr_matrix *a,
                     const bsr_dense *b, int out_type) {
     bsr_epilogue e = BSR_ZERO;
@@ -251,9 +356,12 @@ TEST(what_is_refused) {
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products},
+        {"steps", steps},
+        {"items_as_columns", items_as_columns},
         {"bands_of_ones", bands_of_ones},
         {"odd_scales", odd_scales},
         {"rows_and_columns_are_factors", rows_and_columns_are_factors},
+        {"no_products", no_products},
         {"what_is_refused", what_is_refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

@@ -109,6 +109,10 @@ ConvShape = struct("bsr_conv_shape", (i32, "dims reserved"), (i64, "groups"),
 Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse"))
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
+BlockLists = struct("bsr_block_lists", (ptr, "counts indices"), (i64, "width"), (ptr, "full_counts full_indices"),
+                    (i64, "full_width"))
+Select = struct("bsr_select", (to(Dense), "scores q k"), (f64, "scale"), (i64, "top_k"), (f64, "top_p threshold"),
+                (i64, "first local"), (i32, "combine"), (u32, "flags"), (i64, "causal_offset reserved"))
 Lengths = struct("bsr_lengths", (ptr, "q_lengths k_lengths key_counts"), (i64, "key_counts_stride"))
 Pages = struct("bsr_pages", (ptr, "table"), (i64, "stride"))
 AttentionExtra = struct("bsr_attention_extra", (to(Dense), "row_max d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
@@ -151,9 +155,9 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, ConvShape, MapOptions, SoftmaxOptions, Lengths, AttentionExtra, AttentionOptions,
-                                   ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named,
-                                   ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
+                                   Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Select, Lengths, AttentionExtra,
+                                   AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo,
+                                   FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
@@ -191,6 +195,9 @@ int from_csr(ptr, i64, i64, i64, ptr, ptr, int, ptr, int, matrix*, exec*)
 int from_coo(ptr, i64, i64, i64, ptr, ptr, int, ptr, int, matrix*, exec*)
 int to_csr(ptr, matrix*, i64, i64, ptr, ptr, ptr, int, ptr, int, exec*)
 int to_coo(ptr, matrix*, i64, i64, ptr, ptr, ptr, ptr, int, ptr, int, exec*)
+int block_mask(ptr, i64, i64, attention_options*, matrix*, matrix*, ptr, exec*)
+int from_block_lists(ptr, block_lists*, matrix*, ptr, exec*) | int to_block_lists(ptr, matrix*, ptr, block_lists*, exec*)
+int pool_blocks(ptr, int, i64, dense*, ptr, i64, dense*, exec*) | int select_blocks(ptr, select*, matrix*, ptr, exec*)
 int reblock(ptr, matrix*, matrix*, exec*) | int from_block_mask(ptr, ptr, matrix*, exec*) | i64 kept_blocks(i64, f64)
 int random_pattern(ptr, u64, f64, matrix*, exec*) | int prune(ptr, operand, f64, int, matrix*, exec*)
 int transposed_index_size(ptr, matrix*, ptr, exec*) | int build_transposed_index(ptr, matrix*, ptr, u64, exec*)
@@ -1016,10 +1023,14 @@ class Context:
         self.call("softmax_backward", scale, y, dy, self._matrix(out, "dx", True), exec=exec)
         return out
 
-    def _attention(self, q, k, v, mask, scale=0.0, causal=False, causal_offset=0, mask_values=None, key_padding_mask=None,
-                   key_padding_mode="add", relative_bias=None, dropout_p=0.0, dropout_seed=0, score_function=0, mask_function=0,
-                   user_data=None, window=None, full=False, block_kind=None, softcap=0.0, slopes=None, sinks=None, q_lengths=None,
-                   k_lengths=None, key_counts=None, pages=None, row_max=None):
+    def _attention(self, q, k, v, mask, scale=0.0, **options):
+        return (scale, self._dense(q, "q"), self._dense(k, "k"), self._dense(v, "v"), self._matrix(mask, "mask"),
+                self._options(**options))
+
+    def _options(self, causal=False, causal_offset=0, mask_values=None, key_padding_mask=None,
+                 key_padding_mode="add", relative_bias=None, dropout_p=0.0, dropout_seed=0, score_function=0, mask_function=0,
+                 user_data=None, window=None, full=False, block_kind=None, softcap=0.0, slopes=None, sinks=None, q_lengths=None,
+                 k_lengths=None, key_counts=None, pages=None, row_max=None):
         o = AttentionOptions(flags=ATTENTION_CAUSAL * bool(causal), causal_offset=causal_offset, dropout_p=dropout_p,
                              dropout_seed=dropout_seed, score_function=score_function, mask_function=mask_function,
                              user_data=user_data, key_padding_mode=MASK_MODES.get(key_padding_mode, key_padding_mode))
@@ -1040,7 +1051,7 @@ class Context:
             o.lengths = C.pointer(Lengths(*(bytes_of(x, "lengths", "int32") for x in (q_lengths, k_lengths, key_counts)), stride))
         if pages is not None:
             o.pages = C.pointer(Pages(bytes_of(pages, "pages", "int32"), pages.shape[-1] if pages.ndim > 1 else 0))
-        return scale, self._dense(q, "q"), self._dense(k, "k"), self._dense(v, "v"), self._matrix(mask, "mask"), o
+        return o
 
     def attention(self, q, k, v, mask, lse=None, out=None, dtype=None, exec=None, **options):
         """softmax(scale q kᵀ + ..., at the stored blocks of mask) v. lse: None, or an f32 or f64 array [..., rows, 1] for the
@@ -1096,8 +1107,9 @@ class Context:
         self.call("to_dense", m, d, exec=exec)
         return out
 
-    def _build(self, like, shape, block, batch, dtype, index, ragged, values, exec, name, *arguments):
-        """A conversion: counts, then fills. like: where memory comes from; dtype None or values False: the pattern only."""
+    def _build(self, like, shape, block, batch, dtype, index, ragged, values, exec, name, *arguments, kinds=False):
+        """A conversion: counts, then fills. like: where memory comes from; dtype None or values False: the pattern only. kinds:
+        the matrix, and a bsr_block_kind for each of its blocks."""
         block = block if isinstance(block, (tuple, list)) else (block, block)
         lines = [max(0, -(-n // max(b, 1))) for n, b in zip(shape, block)]
         crow = empty(like, tuple(batch) + (lines[0] + 1,), index)
@@ -1106,18 +1118,25 @@ class Context:
         m.col_indices, m.dtype = None, code_of(dtype)
         if self.cuda:  # counted on the device: as many as the host knows to be enough
             most = lines[0] * lines[1] * (math.prod(batch) if ragged else 1)
-            return self._fill(m, like, most, dtype, values, exec, name, arguments)
-        e = self.call(name, *arguments, m, exec=exec)
-        return m if e.query else self._fill(m, like, m.nnz, dtype, values, exec, name, arguments)
+            return self._fill(m, like, most, dtype, values, exec, name, arguments, kinds)
+        e = self.call(name, *arguments, m, *[None] * kinds, exec=exec)
+        return m if e.query else self._fill(m, like, m.nnz, dtype, values, exec, name, arguments, kinds)
 
-    def _fill(self, m, like, nnz, dtype, values, exec, name, arguments):
+    def _fill(self, m, like, nnz, dtype, values, exec, name, arguments, kinds):
         batch = () if m.flags & MATRIX_RAGGED else m.crow.shape[:-1]
         col = empty(like, tuple(batch) + (nnz,), m.crow.dtype)
         stored = empty(like, tuple(batch) + (nnz,) + m.block, dtype) if values else None
         full = make(m.crow, col, stored, (m.rows, m.cols), m.block, m.flags)
         full.dtype = m.dtype
-        self.call(name, *arguments, full, exec=exec)
-        return full
+        if not kinds:
+            self.call(name, *arguments, full, exec=exec)
+            return full
+        kind = empty(like, tuple(batch) + (nnz,), BOOL)
+        self.call(name, *arguments, full, address(kind), exec=exec)
+        if is_torch(kind):
+            import torch
+            return full, kind.view(torch.uint8)
+        return full, kind.view(np.uint8)
 
     def from_dense(self, source, block, dtype=None, index="i32", ragged=False, exec=None):
         """The blocks that are not all zero. Sizes are rounded up to whole blocks."""
@@ -1164,6 +1183,57 @@ class Context:
         b = block if isinstance(block, (tuple, list)) else (block, block)
         return self._build(mask, (shape[-2] * b[0], shape[-1] * b[1]), b, shape[:-2], F32, index, ragged, False, exec,
                            "from_block_mask", address(mask))
+
+    def block_mask(self, lq, lk, block, within=None, batch=(), index="i32", ragged=False, like=None, exec=None, **options):
+        """The mask that options of attention() leave, within a pattern or all blocks: (matrix, kinds), for block_kind."""
+        pattern = None if within is None else self._matrix(within, "within")
+        return self._build(like, (lq, lk), block, batch, F32, index, ragged, False, exec, "block_mask", lq, lk,
+                           self._options(**options), pattern, kinds=True)
+
+    @staticmethod
+    def _lists(counts, indices, full_counts, full_indices):
+        width = [0 if x is None else x.shape[-1] for x in (indices, full_indices)]
+        a, b, c, d = (bytes_of(x, "lists", "int32") for x in (counts, indices, full_counts, full_indices))
+        return BlockLists(a, b, width[0], c, d, width[1])
+
+    def from_block_lists(self, counts, indices, shape, block, full_counts=None, full_indices=None, index="i32", ragged=False,
+                         exec=None):
+        """FlexAttention's kv_num_blocks, kv_indices (int32) and full ones, of a mask of `shape`: (matrix, kinds)."""
+        return self._build(counts, shape, block, counts.shape[:-1], F32, index, ragged, False, exec, "from_block_lists",
+                           self._lists(counts, indices, full_counts, full_indices), kinds=True)
+
+    def to_block_lists(self, m, kinds=None, width=None, full=True, exec=None):
+        """(counts, indices, full_counts, full_indices), int32, of lists `width` long (None: all block columns)."""
+        m = self._matrix(m, "matrix")
+        batch, width = tuple(m.batch[:m.batch_dims]), m.cols // m.block_cols if width is None else width
+        lists = [empty(m.crow, batch + (m.rows // m.block_rows,) + tail, "i32") for tail in ((), (width,)) * (1 + full)]
+        lists += [None] * (4 - len(lists))
+        self.call("to_block_lists", m, bytes_of(kinds, "kinds", "uint8"), self._lists(*lists), exec=exec)
+        return lists
+
+    def pool_blocks(self, x, block, kind="mean", counts=None, out=None, dtype=None, exec=None):
+        """Each `block` rows of x as one: their sum, max, min or mean; counts: int32, so many rows of each count."""
+        view = self._dense(x, "x")
+        rows = -(-view.rows // max(block, 1))
+        if out is None:
+            out = empty(x, tuple(view.batch[:view.batch_dims]) + (rows, view.cols), dtype or view.dtype)
+        stride = counts.shape[-1] if counts is not None and counts.ndim > 1 else 0
+        self.call("pool_blocks", {"sum": 1, "max": 5, "min": 6, "mean": 8}.get(kind, kind), block, view,
+                  bytes_of(counts, "counts", "int32"), stride, self._dense(out, "out", out=True), exec=exec)
+        return out
+
+    def select_blocks(self, shape, block, scores=None, q=None, k=None, batch=(), top_k=0, top_p=0.0, threshold=None, first=0,
+                      local=0, combine="sum", causal=False, causal_offset=0, sum_group=False, forced_count=False, scale=0.0,
+                      index="i32", ragged=False, exec=None):
+        """The blocks of each row with the largest scores, given or q kᵀ of pooled ones: (matrix, kinds), for block_kind."""
+        s = Select(scale=scale, top_k=top_k, top_p=top_p, threshold=threshold or 0, first=first, local=local,
+                   combine={"sum": 0, "max": 1, "log_sum_exp": 2}.get(combine, combine), causal_offset=causal_offset)
+        s.flags = bool(causal) | bool(sum_group) << 1 | bool(forced_count) << 2 | (threshold is not None) << 3
+        for name, x in (("scores", scores), ("q", q), ("k", k)):
+            if x is not None:
+                setattr(s, name, C.pointer(self._dense(x, name)))
+        return self._build(q if scores is None else scores, shape, block, batch, F32, index, ragged, False, exec, "select_blocks",
+                           s, kinds=True)
 
     def random_pattern(self, shape, block, sparsity, seed=0, batch=(), index="i32", like=None, exec=None):
         """Exactly kept_blocks(all blocks, sparsity) blocks per item, the same for the same seed anywhere."""

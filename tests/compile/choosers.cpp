@@ -11,6 +11,8 @@ static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int,
 static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 1; }
 static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 1; }
 static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 1; }
+static int bsri_grouped_weights(const bsr_context *, bsri_tma_map *, const bsr_dense *, int) { return 1; }
+static int bsri_grouped_few(const bsr_context *, bsri_tma_map *, const bsr_dense *, int) { return 1; }
 
 static int failed, passed;
 static void check(int ok, const char *what, int number) {

@@ -284,7 +284,9 @@ static void bsri_tma_load(uint32_t to, const bsri_tma_map *map, uint32_t barrier
     if (late) loads.push_back(l);
     else l.run();
 }
+static void run_arrivals(bool all);
 static void run_loads(bool all) { /* in any order */
+    run_arrivals(all);
     while (!loads.empty() && (all || bt_below(3) == 0)) {
         const size_t i = bt_below(loads.size());
         const tma_load l = loads[i];
@@ -319,6 +321,28 @@ template <int PENDING> static void bsri_cp_async_wait(void) {
         if (c.group < copy_group[threadIdx.x] - PENDING) run_copy(c);
         else rest.push_back(c);
     mine = rest;
+}
+/* A barrier that counts a thread when its copies so far have landed: a thread's own one after another. */
+struct copies_then {
+    std::vector<async_copy> copies;
+    uint32_t barrier;
+};
+static std::vector<copies_then> arrivals[CTA];
+static int arrivals_left;
+static void bsri_cp_async_arrive(uint32_t barrier) {
+    if (!late) {
+        bsri_mbarrier_arrive(barrier);
+        return;
+    }
+    arrivals[threadIdx.x].push_back({copies[threadIdx.x], barrier}), copies[threadIdx.x].clear(), arrivals_left++;
+}
+static void run_arrivals(bool all) {
+    for (int t = 0; t < CTA && arrivals_left; t++)
+        while (!arrivals[t].empty() && (all || bt_below(3) == 0)) {
+            for (const async_copy &c : arrivals[t][0].copies) run_copy(c);
+            bsri_mbarrier_arrive(arrivals[t][0].barrier);
+            arrivals[t].erase(arrivals[t].begin()), arrivals_left--;
+        }
 }
 
 /* --- tensor cores --- */
@@ -422,7 +446,8 @@ static void run_cta(void) {
     memset(bsri_flash_memory, 0xff, sizeof bsri_flash_memory); /* NaN */
     memset(named, 0, sizeof named), memset(warp_meeting, 0, sizeof warp_meeting), memset(exchanges, 0, sizeof exchanges);
     for (warpgroup &w : warpgroups) w = warpgroup();
-    for (int k = 0; k < CTA; k++) copies[k].clear(), copy_group[k] = 0;
+    for (int k = 0; k < CTA; k++) copies[k].clear(), arrivals[k].clear(), copy_group[k] = 0;
+    arrivals_left = 0;
     loads.clear(), left = (int)blockDim.x, idle = 0;
     for (int k = 0; k < (int)blockDim.x; k++) {
         coroutine *t = &threads[k];

@@ -1,8 +1,8 @@
 /* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements and
    those of softmax, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the sources, as they stand,
-   into kernels.inc and rows.inc; what they need of others is here. OF: 1 products, 2 sampled products, 3 softmax. */
+   into kernels.inc and rows.inc; what they need of others is here. CHECKS: 1 products, 2 sampled products, 3 softmax. */
 #define BSRI_CHOOSERS
-#if OF == 1
+#if CHECKS == 1
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #endif
 #define BSRSPARSE_IMPLEMENTATION
@@ -21,12 +21,10 @@ static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tens
 
 /* --- numbers --- */
 #define BSRI_MMA_CODE
+static int bsri_dev_thread() { return (int)threadIdx.x; }
 #define BSRI_DEV_LOG2E 1.44269504f
 struct __nv_bfloat16 {
     uint16_t u;
-};
-struct __half2 {
-    uint16_t x, y;
 };
 struct __nv_bfloat162 {
     uint16_t x, y;
@@ -66,16 +64,11 @@ static void bsri_dev_store(void *base, int dtype, int64_t i, uint32_t v) {
     if (dtype == BSR_I8) ((uint8_t *)base)[i] = (uint8_t)v;
     else ((uint32_t *)base)[i] = v;
 }
-static uint32_t __float_as_uint(float x) { return bsri_f32_bits(x); }
 static float __int_as_float(int x) { return bsri_bits_f32((uint32_t)x); }
 static double __hiloint2double(int high, int low) {
     return __longlong_as_double((int64_t)((uint64_t)(uint32_t)high << 32 | (uint32_t)low));
 }
 static float2 __half22float2(__half2 h) { return {bsri_f16_to_f32(h.x), bsri_f16_to_f32(h.y)}; }
-static __half2 __floats2half2_rn(float x, float y) {
-    const uint32_t u = bsri_dev_pack(x, y, BSR_F16);
-    return {(uint16_t)u, (uint16_t)(u >> 16)};
-}
 static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
     const uint32_t u = bsri_dev_pack(x, y, BSR_BF16);
     return {(uint16_t)u, (uint16_t)(u >> 16)};
@@ -84,12 +77,6 @@ static float __bfloat162float(__nv_bfloat16 x) { return (float)bsri_load_f64(&x,
 static int __popc(uint32_t x) { return __builtin_popcount(x); }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t s) {
-    const uint64_t all = (uint64_t)b << 32 | a;
-    uint32_t r = 0;
-    for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (s >> 4 * i & 7) * 8 & 255) << 8 * i;
-    return r;
-}
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
 template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
@@ -157,16 +144,16 @@ template <class P> static void launch_gather(const bsri_choice &c, const P &p, v
     memset(bsri_shared, 0xff, sizeof bsri_shared);
     launch(kernel, p, c.grid, c.threads, 40);
 }
-#if OF != 2
+#if CHECKS != 2
 static int bsri_emulate_sampled(const bsri_call *, const bsri_sampled *) { return 0; }
 #endif
-#if OF != 3
+#if CHECKS != 3
 static int bsri_emulate_softmax(const bsri_call *, bsri_softmax *) { return 0; }
 #endif
-#if OF != 1
+#if CHECKS != 1
 static int bsri_emulate_product(const bsri_call *, const bsri_product *) { return 0; }
 #endif
-#if OF == 1
+#if CHECKS == 1
 static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
     static bsri_product_params m;
     bsr_context gpu = like_a_gpu(c->ctx);
@@ -192,7 +179,7 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
     return 1;
 }
 #include "test_product.c"
-#elif OF == 2
+#elif CHECKS == 2
 static int bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job) {
     static bsri_sampled_params m;
     bsr_context gpu = like_a_gpu(c->ctx);

@@ -7,25 +7,9 @@
 
 #include "ref_maps.h"
 
-#include "threads.h"
-
-static long launches;
-template <class P> static void launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work) {
-    gridDim.x = (unsigned)bsri_min(work, bt_range(1, 12)), launches++;
-    body = [&] { kernel(p, NULL); };
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_cta();
-}
+#include "warps.h"
 
 /* --- what the sections need of others --- */
-static int bsri_dev_shift(int dtype) {
-    return bsr_dtype_size(dtype) == 8 ? 3 : bsr_dtype_size(dtype) == 4 ? 2 : bsr_dtype_size(dtype) == 2;
-}
-static char *bsri_dev_at(const void *base, int dtype, int64_t element) { return bsri_at(base, dtype, element); }
-static bsri_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
-    return bsri_matrix_item(b, item, m);
-}
-static void bsri_dev_store(void *base, int dtype, int64_t i, double v) { bsri_store_f64(base, dtype, i, v); }
-static void bsri_dev_store(void *base, int dtype, int64_t i, float v) { bsri_store_f64(base, dtype, i, (double)v); }
 template <int DTYPE> struct bsri_dev_dtype {
     typedef uint16_t stored;
     static stored element(double v) {

@@ -54,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bsr_dense x, y, z, out;
     in.p = data, in.end = data + size, e.error = &error;
     memset(&error, 0, sizeof error);
-    call = fuzz_byte(&in) % 21, form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
+    call = fuzz_byte(&in), call = call < 231 ? call % 21 : 21 + call % 5; /* a corpus's bytes keep their meaning */
+    form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
     out_dtype = dtype == BSR_I8 && form & 1 ? BSR_I32 : dtype;
     r = fuzz_below(&in, 4), c = fuzz_below(&in, 4), br = 1 + fuzz_below(&in, 5), bc = 1 + fuzz_below(&in, 5),
     n = fuzz_below(&in, 20);
@@ -225,6 +226,85 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 s.batch_dims = 0, status = bsr_reblock(ctx, &a, &s, &e);
                 if (status == BSR_OK && !e.query && s.col_indices) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
             }
+            break;
+        }
+        case 21: { /* a block mask of exactly the capacity, within a or without */
+            const int64_t lq = fuzz_size(&in, 18), lk = fuzz_size(&in, 18), cap = fuzz_below(&in, 20);
+            const int64_t lines = lq > 0 && lq < 500 ? lq : 0, cols = lk > 0 && lk < 500 ? lk : 0;
+            bsr_attention_options o;
+            bsr_lengths l;
+            bsr_dense key;
+            if (lq > 500 && lq < 1000000) break; /* its crow might be too short */
+            memset(&o, 0, sizeof o), memset(&l, 0, sizeof l);
+            o.flags = (uint32_t)fuzz_byte(&in) % 33, o.key_padding_mode = (int32_t)fuzz_below(&in, 3);
+            o.causal_offset = fuzz_size(&in, 9), o.window_left = fuzz_size(&in, 9), o.window_right = fuzz_size(&in, 9);
+            o.mask_function = form & 16 ? (int32_t)fuzz_size(&in, 1004) : 0;
+            key = fuzz_dense(&in, dtype, 1, lk);
+            if (form & 32) o.key_padding_mask = &key;
+            if (form & 1) l.q_lengths = (int32_t *)fuzz_filled(&in, 4), l.k_lengths = (int32_t *)fuzz_filled(&in, 4);
+            if (form & 2) l.key_counts = (int32_t *)fuzz_filled(&in, (size_t)cols * 4);
+            if (form & 3) o.lengths = &l;
+            if (a.nnz >= 0 && a.nnz < 100 && !a.batch_dims && form & 8) o.block_kind = (uint8_t *)fuzz_filled(&in, (size_t)a.nnz);
+            s = bsr_matrix_make(0, 0, br, bc, cap, fuzz_alloc((size_t)(lines + 2) * 4),
+                                form & 64 ? NULL : fuzz_alloc((size_t)cap * 4), BSR_I32, NULL, BSR_F32);
+            if (lq > 500 || lk > 500) s.rows = r * br, s.cols = c * bc;
+            status = bsr_block_mask(ctx, lq, lk, &o, form & 4 ? &a : NULL, &s, (uint8_t *)fuzz_alloc((size_t)cap), &e);
+            if (status == BSR_OK && !e.query && s.col_indices) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
+            break;
+        }
+        case 22:
+        case 23: { /* lists of exactly their lengths */
+            const int64_t cap = fuzz_below(&in, 20);
+            bsr_block_lists l;
+            memset(&l, 0, sizeof l), l.width = fuzz_size(&in, 6), l.full_width = fuzz_size(&in, 6);
+            if (l.width > 1000 || l.full_width > 1000 || a.nnz < 0 || a.nnz > 100 || a.batch_dims || a.rows != r * br ||
+                a.cols != c * bc || a.block_rows != br || a.block_cols != bc)
+                break;
+            l.counts = (int32_t *)fuzz_filled(&in, (size_t)r * 4);
+            l.indices = (int32_t *)fuzz_filled(&in, (size_t)(l.width > 0 ? r * l.width : 0) * 4);
+            if (form & 1) l.full_counts = (int32_t *)fuzz_filled(&in, (size_t)r * 4);
+            if (form & 1) l.full_indices = (int32_t *)fuzz_filled(&in, (size_t)(l.full_width > 0 ? r * l.full_width : 0) * 4);
+            if (call == 22) {
+                int64_t i;
+                for (i = 0; i < r && form & 2; i++) l.counts[i] = (int32_t)(l.width > 1);
+                for (i = 0; i < r * l.width && form & 2 && c; i++) l.indices[i] = (int32_t)(i % c);
+                for (i = 0; i < r && form & 1 && form & 2; i++) l.full_counts[i] = 0;
+                s = bsr_matrix_make(r * br, c * bc, br, bc, cap, fuzz_alloc((size_t)(r + 1) * 4), fuzz_alloc((size_t)cap * 4),
+                                    BSR_I32, NULL, BSR_F32);
+                status = bsr_from_block_lists(ctx, &l, &s, form & 4 ? (uint8_t *)fuzz_alloc((size_t)cap) : NULL, &e);
+                if (status == BSR_OK && !e.query) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
+            } else {
+                uint8_t *kind = (uint8_t *)fuzz_filled(&in, (size_t)a.nnz);
+                int64_t i;
+                for (i = 0; i < a.nnz && form & 2; i++) kind[i] %= 3;
+                status = bsr_to_block_lists(ctx, &a, form & 4 ? kind : NULL, &l, &e);
+            }
+            break;
+        }
+        case 24: {
+            const int64_t block = fuzz_size(&in, 6);
+            int32_t *counts = (int32_t *)fuzz_filled(&in, (size_t)(r + 2) * 4);
+            x = fuzz_dense(&in, dtype, form & 4 ? fuzz_size(&in, 12) : r * br, n);
+            out = fuzz_dense(&in, dtype, form & 8 ? fuzz_size(&in, 12) : r, n);
+            if (out.rows > r + 2 || out.batch_dims) counts = NULL;
+            status = bsr_pool_blocks(ctx, (int)fuzz_below(&in, 10), form & 16 ? block : br, &x, form & 1 ? counts : NULL,
+                                     form & 2 ? fuzz_size(&in, 4) : 0, &out, &e);
+            break;
+        }
+        case 25: {
+            const int64_t cap = fuzz_below(&in, 20), fr = 1 + fuzz_below(&in, 3), fc = 1 + fuzz_below(&in, 3);
+            bsr_select o;
+            memset(&o, 0, sizeof o);
+            o.scale = fuzz_scalar(&in), o.top_k = fuzz_size(&in, 6), o.top_p = form & 4 ? fuzz_scalar(&in) * .5 : 0;
+            o.threshold = fuzz_scalar(&in), o.first = fuzz_size(&in, 4), o.local = fuzz_size(&in, 4);
+            o.combine = (int32_t)fuzz_below(&in, 4), o.flags = (uint32_t)fuzz_byte(&in) % 17, o.causal_offset = fuzz_size(&in, 9);
+            x = fuzz_dense(&in, dtype, r * fr, form & 1 ? n : c * fc), y = fuzz_dense(&in, dtype, c * fc, n);
+            if (form & 1) o.q = &x, o.k = &y;
+            else o.scores = &x;
+            s = bsr_matrix_make(r * br, c * bc, br, bc, cap, fuzz_alloc((size_t)(r + 1) * 4),
+                                form & 8 ? NULL : fuzz_alloc((size_t)cap * 4), BSR_I32, NULL, BSR_F32);
+            status = bsr_select_blocks(ctx, &o, &s, form & 2 ? (uint8_t *)fuzz_alloc((size_t)cap) : NULL, &e);
+            if (status == BSR_OK && !e.query && s.col_indices) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
             break;
         }
         default: { /* conversions of a fresh matrix: arrays of exactly the capacity */

@@ -11,11 +11,9 @@ template <class T> struct array {
     array(const array &) = delete;
     ~array() { cudaFree(at); }
     void set(const std::vector<T> &v) {
-        gm_cuda("copying to the device", cudaMemcpy(at, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+        gm_put(at, v.data(), v.size() * sizeof(T));
     }
-    void poison() { /* done before a stream that does not wait for it goes on */
-        gm_cuda("in cudaMemset", cudaMemset(at, 0xff, n * sizeof(T))), gm_cuda("after it", cudaDeviceSynchronize());
-    }
+    void poison() { gm_fill(at, 0xff, n * sizeof(T)); }
     std::vector<T> get() const {
         std::vector<T> v(n);
         gm_cuda("before a copy", cudaDeviceSynchronize());

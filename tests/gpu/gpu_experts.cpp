@@ -17,7 +17,7 @@ struct memory { /* of the device, poisoned; goes away with the case */
     void *bytes(size_t n) {
         void *p = nullptr;
         gm_cuda("cudaMalloc", cudaMalloc(&p, n + 256));
-        gm_cuda("cudaMemset", cudaMemset(p, 0xff, n + 256));
+        gm_fill(p, 0xff, n + 256);
         return all.push_back(p), p;
     }
 };
@@ -46,9 +46,7 @@ struct mixture {
     }
     void upload(const bsr_dense &from, const bsr_dense &to) {
         const size_t n = (size_t)((from.rows - 1) * from.row_stride + (from.cols - 1) * from.col_stride + 1);
-        gm_cuda("cudaMemcpy",
-                cudaMemcpyAsync(to.data, from.data, n * bsr_dtype_size(from.dtype), cudaMemcpyHostToDevice, gm.stream));
-        gm_cuda("copying", cudaStreamSynchronize(gm.stream));
+        gm_put(to.data, from.data, n * bsr_dtype_size(from.dtype));
     }
     bsr_dense download(const bsr_dense &from) {
         bsr_dense d = t_output(from.dtype, from.rows, from.cols, ROW, NO_BATCH);

@@ -42,8 +42,8 @@ struct spoiled {
     void copy(int64_t *value, cudaMemcpyKind kind) const {
         const size_t size = bsr_dtype_size(a.dtype); /* the low bytes come first */
         char *there = a.dev + (size_t)at * size;
-        const bool in = kind == cudaMemcpyHostToDevice;
-        gm_cuda("spoiling an index", cudaMemcpy(in ? (void *)there : value, in ? (const void *)value : there, size, kind));
+        if (kind == cudaMemcpyHostToDevice) gm_put(there, value, size);
+        else gm_cuda("reading an index", cudaMemcpy(value, there, size, kind));
     }
     ~spoiled() { copy(&was, cudaMemcpyHostToDevice); }
 };
@@ -63,7 +63,7 @@ struct index_entries {
         int64_t was = 0;
         if (what == 5) size = 4;
         gm_cuda("reading an index", cudaMemcpy(&was, base[what] + i * size, (size_t)size, cudaMemcpyDeviceToHost));
-        gm_cuda("writing an index", cudaMemcpy(base[what] + i * size, &now, (size_t)size, cudaMemcpyHostToDevice));
+        gm_put(base[what] + i * size, &now, (size_t)size);
         return was;
     }
 };

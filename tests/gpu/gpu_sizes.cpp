@@ -193,15 +193,15 @@ static bool big_new(big *g, int dtype) {
     gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->crow, crow.size() * 4)),
         gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->col, col.size() * 4));
     gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->values, (size_t)n * size));
-    cudaMemcpy(g->crow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice),
-        cudaMemcpy(g->col, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+    gm_put(g->crow, crow.data(), crow.size() * 4), gm_put(g->col, col.data(), col.size() * 4);
     std::vector<char> ones((size_t)block * size), twos((size_t)block * size);
     for (int64_t i = 0; i < block; i++) t_store(ones.data(), dtype, i, 1), t_store(twos.data(), dtype, i, 2);
-    cudaMemcpy(g->values, ones.data(), ones.size(), cudaMemcpyHostToDevice);
+    gm_put(g->values, ones.data(), ones.size());
     for (size_t have = ones.size(), all = (size_t)n * size; have < all; have *= 2) /* doubling */
         gm_cuda("filling",
-                cudaMemcpy(g->values + have, g->values, have < all - have ? have : all - have, cudaMemcpyDeviceToDevice));
-    cudaMemcpy(g->values + (size_t)n * size - twos.size(), twos.data(), twos.size(), cudaMemcpyHostToDevice);
+                cudaMemcpyAsync(g->values + have, g->values, have < all - have ? have : all - have, cudaMemcpyDeviceToDevice,
+                                gm.stream));
+    gm_put(g->values + (size_t)n * size - twos.size(), twos.data(), twos.size());
     g->m = bsr_matrix_make(r * 128, c * 128, 128, 128, r * c, g->crow, g->col, BSR_I32, g->values, dtype);
     return true;
 }
@@ -214,8 +214,7 @@ static void *device_room(size_t bytes) {
 }
 static void *device_copy(const void *from, size_t bytes) {
     void *const p = device_room(bytes);
-    gm_cuda("filling", cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice));
-    gm_cuda("filling", cudaDeviceSynchronize()); /* the end of the copy may be under way, and the stream does not wait for it */
+    gm_put(p, from, bytes);
     return p;
 }
 /* A device array of n equal numbers. */
@@ -311,7 +310,7 @@ TEST(sampled_and_softmax_beyond_2_31) {
     if (big_new(&g, BSR_I8)) {
         void *c = nullptr;
         gm_cuda("in cudaMalloc", cudaMalloc(&c, (size_t)(g.m.rows * g.m.cols)));
-        cudaMemset(c, 0x55, (size_t)(g.m.rows * g.m.cols));
+        gm_fill(c, 0x55, (size_t)(g.m.rows * g.m.cols));
         bsr_dense d = bsr_dense_row_major(c, BSR_I8, g.m.rows, g.m.cols);
         bsr_status status = bsr_to_dense(gm.ctx, &g.m, &d, &e);
         gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
@@ -333,7 +332,7 @@ TEST(sampled_and_softmax_beyond_2_31) {
         for (size_t i = 0; i < crow.size(); i++) crow[i] = (int32_t)i;
         void *dcrow = device_copy(crow.data(), crow.size() * 4), *dcol = device_copy(col.data(), col.size() * 4),
              *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3), *c = device_room((size_t)(rows * n));
-        cudaMemset(c, 0x55, (size_t)(rows * n));
+        gm_fill(c, 0x55, (size_t)(rows * n));
         bsr_matrix a = bsr_matrix_make(rows, 4, 10, 4, rows / 10, dcrow, dcol, BSR_I32, values, BSR_I8);
         bsr_dense db = bsr_dense_row_major(b, BSR_I8, 4, n), dc = bsr_dense_row_major(c, BSR_I8, rows, n);
         CHECK_INT(bsr_dense_mm(gm.ctx, 0, &a, &db, &dc, &e), BSR_OK);

@@ -1,0 +1,270 @@
+/* scales_checks.cpp: test_scales.c and test_f8.c against the kernels of products of 8-bit operands by mma.sync, and those of simt
+   with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. tests/test_device.sh cuts
+   the sections out of the sources, as they stand, into scales.inc; what they need of others is here. Products that other kernels
+   take stay the CPU's. */
+#define BSRI_CHOOSERS
+#define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
+#define BSRSPARSE_IMPLEMENTATION
+#define EMULATED(f) static int f;
+#include "bsrsparse_emulated.h"
+
+#include "bsr_test.h"
+static inline void *aligned(size_t bytes, size_t align) { /* of 3 cases in 4: else no piece of 16 bytes */
+    return bt_alloc(bytes, align < 16 && bt.seed % 4 ? 16 : align);
+}
+#define bt_alloc aligned
+#include "ref64.h"
+
+#include "cta.h"
+
+/* --- numbers --- */
+struct alignas(16) double2 {
+    double x, y;
+};
+static double2 make_double2(double x, double y) { return {x, y}; }
+struct __nv_bfloat16 {
+    uint16_t u;
+};
+struct __half2 {
+    __half x, y;
+};
+struct __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+static uint16_t rounded(double v, int dtype) {
+    uint16_t h;
+    bsri_store_f64(&h, dtype, 0, v);
+    return h;
+}
+static __half __float2half_rn(float v) { return {rounded((double)v, BSR_F16)}; }
+static __half __double2half(double v) { return {rounded(v, BSR_F16)}; }
+static __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
+static __half2 __hmul2(__half2 a, __half2 b) {
+    return __floats2half2_rn(__half2float(a.x) * __half2float(b.x), __half2float(a.y) * __half2float(b.y));
+}
+static float __bfloat162float(__nv_bfloat16 b) { return bsri_bits_f32((uint32_t)b.u << 16); }
+static __nv_bfloat16 __float2bfloat16_rn(float v) { return {rounded((double)v, BSR_BF16)}; }
+static __nv_bfloat16 __double2bfloat16(double v) { return {rounded(v, BSR_BF16)}; }
+static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
+static float __double2float_rz(double v) {
+    const float f = (float)v;
+    return fabs((double)f) <= fabs(v) || v != v ? f : bsri_bits_f32(bsri_f32_bits(f) - 1);
+}
+static float __fmul_rn(float a, float b) { return a * b; }
+static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t how) {
+    const uint64_t all = (uint64_t)y << 32 | x;
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
+}
+static float bsri_dev_exp2(float x) { return exp2f(x); }
+static float bsri_dev_inverse(float x) { return 1 / x; }
+static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
+template <class T> static T atomicOr(T *at, T bits) {
+    const T was = *at;
+    return *at = was | bits, was;
+}
+
+/* --- shared memory by 32 bits, matrices, mma.sync --- */
+#define bsri_shared bsri_flash_memory
+enum { STATIC_AT = 216 << 10 }; /* dynamic shared memory ends where the static one of a kernel stands */
+static void *__cvta_shared_to_generic(uint32_t at) { return shared_at(at); }
+static void bsri_cp_async_l1(uint32_t to, const void *from) { bsri_cp_async(to, from); }
+static void bsri_producer_sync(void) { bsri_named_sync(1, 128); }
+template <class T> static T shared_read(uint32_t at) {
+    T v;
+    if (at % sizeof v) bt_fail(__FILE__, __LINE__, "a load at %u of shared memory", at);
+    memcpy(&v, shared_at(at), sizeof v);
+    return v;
+}
+static int bsri_mma_read32(uint32_t at) { return shared_read<int>(at); }
+static uint32_t bsri_mma_read16(uint32_t at) { return shared_read<uint16_t>(at); }
+static uint32_t bsri_mma_load_word(uint32_t at) { return shared_read<uint32_t>(at); }
+static void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t *of = exchange(at);
+    for (unsigned i = 0; i < 4; i++) {
+        const uint32_t line = shuffled<uint32_t>(of, 8 * i + lane / 4);
+        if (line % 16) bt_fail(__FILE__, __LINE__, "a line of a matrix at %u of shared memory", line);
+        memcpy(&r[i], shared_at(line) + lane % 4 * 4, 4);
+    }
+}
+static void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t *of = exchange(at);
+    for (unsigned i = 0; i < 4; i++) {
+        uint16_t h[2];
+        for (unsigned j = 0; j < 2; j++) {
+            const uint32_t line = shuffled<uint32_t>(of, 8 * i + lane % 4 * 2 + j);
+            if (line % 16) bt_fail(__FILE__, __LINE__, "a line of a matrix at %u of shared memory", line);
+            memcpy(&h[j], shared_at(line) + lane / 4 * 2, 2);
+        }
+        r[i] = h[0] | (uint32_t)h[1] << 16;
+    }
+}
+static void bsri_mma_load(float (&)[4], uint32_t) {} /* of other types than those here */
+static void bsri_mma_load(double (&)[2], uint32_t) {}
+/* Lane l has rows l / 4 and 8 below of words l % 4 and 4 after it, column l / 4 of the same. */
+static uint32_t fragments[CTA][6];
+template <class S, class F> static void fragment_sums(S (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, F add) {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 * 32;
+    memcpy(fragments[threadIdx.x], a, 16), fragments[threadIdx.x][4] = b0, fragments[threadIdx.x][5] = b1;
+    __syncwarp();
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+        for (unsigned w = 0; w < 8; w++)
+            c[i] = add(c[i], fragments[warp + row % 8 * 4 + w % 4][row / 8 + w / 4 * 2],
+                       fragments[warp + col * 4 + w % 4][4 + w / 4]);
+    }
+    __syncwarp();
+}
+template <class T> static void bsri_mma(typename T::sum (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    static_assert(T::INTEGER, "i8");
+    fragment_sums(c, a, b0, b1, [](int32_t s, uint32_t x, uint32_t y) {
+        for (int e = 0; e < 32; e += 8) s += (int8_t)(x >> e) * (int8_t)(y >> e);
+        return s;
+    });
+}
+static float numbers_of_halves[1 << 16];
+template <> void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if (numbers_of_halves[1] == 0)
+        for (uint32_t i = 0; i < 1 << 16; i++) numbers_of_halves[i] = bsri_f16_to_f32((uint16_t)i);
+    fragment_sums(c, a, b0, b1, [](float s, uint32_t x, uint32_t y) {
+        s += numbers_of_halves[x & 0xffff] * numbers_of_halves[y & 0xffff];
+        return s + numbers_of_halves[x >> 16] * numbers_of_halves[y >> 16];
+    });
+}
+
+/* --- what the sections need of others --- */
+#define BSRI_MMA_CODE
+static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 0; }
+static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 0; }
+static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 0; }
+static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 0; }
+static long ran[1024], staged, indexed;
+struct bsri_cuda_index {
+    bsr_matrix of;
+    bsri_view view;
+    char *buffer;
+};
+static int64_t bsri_cuda_index_plan(bsri_cuda_index *x, const bsr_matrix *m) { return x->of = *m, 640; }
+static bsr_status bsri_cuda_build_index(const bsri_call *, const bsri_cuda_index *x) {
+    indexed++;
+    return bsr_build_transposed_index(t_context(0), &x->of, x->buffer, (uint64_t)x->view.bytes, NULL);
+}
+static bsr_status bsri_cuda_copies(const bsri_call *, const bsri_dev_copies *list) {
+    for (int i = 0; i < list->count; i++) {
+        const bsri_dev_copy *c = &list->copy[i];
+        const size_t size = (size_t)1 << c->shift;
+        staged++;
+        for (int64_t n = 0; n < c->items.count; n++) {
+            int64_t from = 0, to = 0, rest = n;
+            for (int d = c->items.dims - 1; d >= 0; rest /= c->items.size[d--])
+                from += rest % c->items.size[d] * c->from_item[d], to += rest % c->items.size[d] * c->to_item[d];
+            for (int64_t l = 0; l < c->all_lines; l++)
+                for (int64_t k = 0; k < c->all; k++) {
+                    char *const at = c->to + (to + l * c->to_line + k * c->to_step) * (int64_t)size;
+                    if (l >= c->lines || k >= c->length) memset(at, 0, size);
+                    else memcpy(at, c->from + (from + l * c->from_line + k * c->from_step) * (int64_t)size, size);
+                }
+        }
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_status(const bsri_call *, int error) { return error ? BSR_UNSUPPORTED : BSR_OK; }
+static int bsri_cuda_queue(const bsri_call *) { return 0; }
+static int bsri_launch_choice(const bsri_choice *c, void *parameters, int queue);
+template <class T> static uint32_t bsri_pack(float, float) { return 0; } /* of other types */
+#include "scales.inc"
+
+template <class P> static int launched(void (*kernel)(const P, bsri_gate), const void *parameters, const bsri_choice *c) {
+    launch(kernel, *(const P *)parameters, bsri_min(c->grid, bt_range(1, 6)), (unsigned)c->threads);
+    return 0;
+}
+static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
+    static_assert(sizeof(bsri_mma_scaled_storage) <= 11 << 10, "what the host leaves for it");
+    if (c->shared > STATIC_AT) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
+    ran[c->kernel]++;
+    switch (c->kernel) {
+#define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
+    case number: return launched(&kernel<__VA_ARGS__>, parameters, c);
+        BSRI_KERNELS_MMA_BYTES(BSRI_X, 220, I8, bsri_mma_i8, 32, 32, 2)
+        BSRI_KERNELS_MMA_BYTES(BSRI_X, 222, I8, bsri_mma_i8, 64, 64, 1)
+        BSRI_KERNELS_MMA_SCALED(BSRI_X, 229, I8, bsri_mma_i8_scaled)
+        BSRI_KERNELS_MMA_BYTES(BSRI_X, 224, F8, bsri_mma_f8, 32, 32, 2)
+        BSRI_KERNELS_MMA_BYTES(BSRI_X, 226, F8, bsri_mma_f8, 64, 64, 1)
+        BSRI_KERNELS_MMA_SCALED(BSRI_X, 228, F8, bsri_mma_f8_scaled)
+#undef BSRI_X
+#define SIMT(number, A, S) \
+    case number: return launched(&bsri_product_simt<bsri_simt_tile<A, S, 16, 128, 2, 4, true>>, parameters, c);
+        SIMT(105, float, float)
+        SIMT(115, double, double)
+        SIMT(125, int32_t, float)
+        default: ran[c->kernel]--; return 1;
+    }
+}
+/* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */
+/* The dense operand, mostly laid by one of the ways that tensor cores want. */
+static bsr_dense laid(const bsr_dense *b, int columns) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(b->dtype), item = (b->rows + unit) * (b->cols + unit);
+    const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
+    bsr_dense d = *b;
+    int64_t i, j, n, step = (item + unit) / unit * unit;
+    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit;
+    d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
+    for (i = b->batch_dims - 1; i >= 0; i--) d.batch_stride[i] = step, step *= b->batch[i];
+    d.data = bt_alloc((size_t)(step * (int64_t)bsr_dtype_size(b->dtype)), 16), bt_mark_output(d.data);
+    for (n = 0; n < batch.count; n++)
+        for (i = 0; i < b->rows; i++)
+            for (j = 0; j < b->cols; j++)
+                memcpy(bsri_at(d.data, d.dtype, bsri_dense_offset(&batch, n, &d) + i * d.row_stride + j * d.col_stride),
+                       bsri_at(b->data, b->dtype, bsri_dense_offset(&batch, n, b) + i * b->row_stride + j * b->col_stride),
+                       bsr_dtype_size(d.dtype));
+    return d;
+}
+static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key) {
+    bsri_product of = *asked, *const job = &of;
+    bsr_dense b;
+    bsr_context gpu = *c->ctx;
+    bsr_plan plan = BSR_ZERO, way = BSR_ZERO;
+    bsr_exec e = *c->exec;
+    bsri_call call = *c;
+    if (!BT_WANTED || !job->a || e.query || e.plan || bsr_dtype_size(job->a->dtype) != 1) return 0;
+    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = BSRI_TIER_MMA, gpu.cc_major = 9;
+    if (bt_below(8) == 0) gpu.tier = BSRI_TIER_SIMT;
+    if (!e.workspace && bt_below(2))
+        e.workspace_bytes = 4 << 20, e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
+    /* small ones would not be laid anew: a plan tells them to be, if that way there is */
+    static const uint32_t ways[] = {BSR_PLAN_STAGES_DENSE, BSR_PLAN_STAGES_OUT, BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT,
+                                    BSR_PLAN_TURNS_DENSE, BSR_PLAN_TURNS_DENSE | BSR_PLAN_STAGES_OUT,
+                                    BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH};
+    const int first = e.workspace && bt_below(2) ? (int)bt_below(6) : 6, step = bt_below(2) ? 1 : 5;
+    call.ctx = &gpu, call.exec = &e;
+    if (bt_below(8)) b = laid(job->b, (int)bt_below(2)), job->b = &b;
+    for (int i = 0; i < 6 && first < 6; i++) {
+        way.flags = ways[(first + i * step) % 6], e.plan = &way;
+        if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
+    }
+    e.plan = NULL;
+    return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
+}
+/* What is drawn here is not what cases draw: they are those of other runs. */
+static int bsri_emulate_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key) {
+    const uint64_t before = bt.random;
+    const int done = emulate(c, asked, key);
+    bt.random = before;
+    return done;
+}
+static void report(void) { /* how often each kernel ran */
+    for (int i = 0; i < 1024; i++)
+        if (ran[i]) printf("     kernel %d: %ld calls\n", i, ran[i]);
+    printf("     %ld views laid anew, %ld transposed indices built\n", staged, indexed);
+}
+#undef bt_main
+#define bt_main(argc, argv, tests, count) (atexit(report), bt_run("tests/test_scales.c", argc, argv, tests, count))
+#ifdef TEST_F8
+#include "test_f8.c"
+#else
+#include "test_scales.c"
+#endif
