@@ -6640,6 +6640,7 @@ static int bsri_dots_read(int isa, int compute, int dtype) {
 }
 static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
+    (void)dtype; /* x86 alone converts as it loads */
     f->tail = f->inner % bsri_lanes(isa, compute);
     if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
 #if BSRI_X86
