@@ -847,7 +847,8 @@ class Context:
 
     def chain_mm(self, a, b, c, inner=None, middle=None, input=None, beta=None, alpha=1.0, trans_a=False, trans_c=False, out=None,
                  dtype=None, exec=None, **epilogue):
-        """op(c) inner(op(a) b), with the epilogue of dense_addmm; inner: a dict of the same. middle: where op(a) b goes, or None."""
+        """op(c) inner(op(a) b), with the epilogue of dense_addmm; inner: a dict of the same. middle: where op(a) b goes, or
+        None."""
         a, c, v = self._matrix(a, "a"), self._matrix(c, "c"), self._dense(b, "b")
         shape = broadcast(a, v, c) + (c.cols if trans_c else c.rows, v.cols)
         out, d = self._result(out, shape, dtype or v.dtype, b)
@@ -860,8 +861,8 @@ class Context:
     def sampled_chain_mm(self, mat1, mat2, middle, c, function="none", scale=1.0, product=None, low=0.0, high=0.0, dropout_p=0.0,
                          dropout_seed=0, input=None, beta=None, alpha=1.0, trans=False, out=None, dtype=None, exec=None,
                          **epilogue):
-        """op(m) c, m = function(scale mat1 mat2) at the stored blocks of middle, whose values receive m where it has any; product:
-        a matrix that receives scale mat1 mat2, or None. The rest is as in dense_addmm."""
+        """op(m) c, m = function(scale mat1 mat2) at the stored blocks of middle, whose values receive m where it has any;
+        product: a matrix that receives scale mat1 mat2, or None. The rest is as in dense_addmm."""
         x, y, m = self._dense(mat1, "mat1"), self._dense(mat2, "mat2", row=True), self._matrix(middle, "middle", True)
         v, f = self._dense(c, "c"), MapOptions(function=MAPS.get(function, function), low=low, high=high, dropout_p=dropout_p,
                                                dropout_seed=dropout_seed)
@@ -941,8 +942,8 @@ class Context:
     # mixtures of experts
 
     def moe_route(self, chosen, experts, block_rows=128, rows=None, status=None, exec=None):
-        """The routing of tokens whose experts (int32 or int64 [tokens, slots]) a router has chosen; rows: the capacity, by default
-        enough for any. Its arrays are counts, offsets, row_of, slot_of; status: a uint64 or int64 array of one, or None."""
+        """The routing of tokens whose experts (int32 or int64 [tokens, slots]) a router has chosen; rows: the capacity, by
+        default enough for any. Its arrays are counts, offsets, row_of, slot_of; status: a uint64 or int64 array of one, or None."""
         v = self._dense(chosen, "chosen")
         rows = self.c.moe_rows(v.rows, v.cols, experts, block_rows) if rows is None else rows
         r = Routing(v.rows, v.cols, experts, max(rows, 0), block_rows)
@@ -1445,7 +1446,8 @@ class Context:
         memory = (TuneOutput * max(len(outputs), 1))(*[TuneOutput(address(x), x.nbytes, code_of(x.dtype), 0) for x in outputs])
         clock = now or time.perf_counter
         d = TuneDesc(call=CALL(once), exec=exec or self.exec(), outputs=memory, output_count=len(outputs), flags=flags,
-                     min_gain=min_gain, time_limit=time_limit, max_step=max_step, now=CLOCK(guard(raised, lambda _: clock(), 0.0)))
+                     min_gain=min_gain, time_limit=time_limit, max_step=max_step,
+                     now=CLOCK(guard(raised, lambda _: clock(), 0.0)))
         if table is not None:
             d.table = C.pointer(table.rows)
         if target:
