@@ -943,7 +943,8 @@ class Context:
 
     def moe_route(self, chosen, experts, block_rows=128, rows=None, status=None, exec=None):
         """The routing of tokens whose experts (int32 or int64 [tokens, slots]) a router has chosen; rows: the capacity, by
-        default enough for any. Its arrays are counts, offsets, row_of, slot_of; status: a uint64 or int64 array of one, or None."""
+        default enough for any. Its arrays are counts, offsets, row_of, slot_of; status: a uint64 or int64 array of one, or
+        None."""
         v = self._dense(chosen, "chosen")
         rows = self.c.moe_rows(v.rows, v.cols, experts, block_rows) if rows is None else rows
         r = Routing(v.rows, v.cols, experts, max(rows, 0), block_rows)
