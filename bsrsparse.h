@@ -336,7 +336,8 @@
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
-     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks).
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks);
+     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
