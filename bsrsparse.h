@@ -4779,6 +4779,7 @@ BSRI_SELDOM_END
 #if !defined(__clang__) /* gcc's own headers use undefined vectors, which it takes amiss when it compiles C++ */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 #if !defined(__clang__)

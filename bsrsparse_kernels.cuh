@@ -16799,7 +16799,8 @@ __device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t
     }
     if (there && lane == 0) b.norm[item * b.candidates + i] = v;
 }
-static __global__ void __launch_bounds__(128, 4 - BSRI_MMA_FULL) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(128, 4 - BSRI_MMA_FULL)
+    bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lanes = b.lanes, beside = 128 / lanes, dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;
