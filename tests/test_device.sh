@@ -90,7 +90,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         section bsrsparse_kernels.cuh product-mma
         from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
         from bsrsparse.h '^/. Asks for what runs best' '^static int bsri_cuda_ask_sampled'
-    } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));/thread = (int)threadIdx.x;/' \
+    } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));/x = (int)threadIdx.x;/' \
         -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT);/' > "$w/scales.inc"
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
