@@ -24178,7 +24178,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
         p.together = bsri_cuda_biases_fit(&p, 16 / es);
-        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        if (job->compute == BSR_F64) way = p.together && x->dtype == BSR_F64 ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
         else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
             way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }
