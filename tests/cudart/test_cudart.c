@@ -594,7 +594,7 @@ static bsr_status call_moe_transposed_index(const bsr_context *ctx, const bsr_ex
     char *buffer;
     bsr_exec size = *ex;
     bsr_status status;
-    size.query = NULL, size.plan = NULL;
+    size.query = NULL, size.plan = NULL, size.timing = NULL;
     status = bsr_transposed_index_size(ctx, &m, &bytes, &size);
     if (status) return status;
     buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
