@@ -2386,7 +2386,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
 #define BSRI_MMA_TIGHT 0
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define BSRI_MMA_FULL 1 /* tiles with 128 sums have no register to spare: up to 8 bytes spilled */
+#define BSRI_MMA_FULL 1 /* what fits elsewhere takes more registers: tiles with 128 sums spill up to 8 bytes */
 #else
 #define BSRI_MMA_FULL 0
 #endif
@@ -8334,7 +8334,8 @@ template <class L> struct bsri_softmax_rows {
     }
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS - (sizeof(typename L::real) == 8 && BSRI_MMA_FULL))
+    bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
 #if __CUDA_ARCH__ >= 900
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
 #endif
@@ -12820,7 +12821,8 @@ __device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t
     }
     if (there && lane == 0) b.norm[item * b.candidates + i] = v;
 }
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(128, 4 - BSRI_MMA_FULL)
+    bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lanes = b.lanes, beside = 128 / lanes, dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;
