@@ -523,6 +523,30 @@ def sums_of_products():
     raises(lambda: ctx.sum_mm([]), ValueError, "no terms")
 
 
+@case
+def chains_of_products():
+    needs("chain_mm")
+    a, c, x = random_matrix(4, 5, (3, 2)), random_matrix(6, 2, (4, 6)), numbers((10, 7))
+    bias, middle = numbers((12, 1)), np.full((12, 7), np.nan)
+    inside = np.maximum(expand(a) @ x + bias, 0)
+    close(ctx.chain_mm(a, x, c, {"bias": bias, "activation": "relu"}, middle), expand(c) @ inside, 1e-13)
+    close(middle, inside, 1e-14)
+    d, ends = numbers((24, 7)), []
+    timing = bs.Timing(now=bs.CLOCK(lambda _: ends.append(0) or float(len(ends))))
+    e = ctx.exec(timing=timing)
+    close(ctx.chain_mm(a, x, c, input=d, beta=2.0, alpha=.5, activation="relu", exec=e),
+          np.maximum(2 * d + .5 * expand(c) @ expand(a) @ x, 0), 1e-13)
+    assert timing.seconds == 1.0 and len(ends) == 2
+    refused(lambda: ctx.chain_mm(a, x, a), "BAD_SHAPE")
+    p, q, z = numbers((12, 5)), numbers((5, 10)), numbers((12, 3))
+    m, kept = a.with_values(None, bs.F64), a.with_values(None, bs.F64)
+    out = ctx.sampled_chain_mm(p, q, m, z, "tanh", .5, kept, trans=True)
+    stored = expand(a.with_values(np.ones_like(a.stored)))
+    close(expand(kept), .5 * (p @ q) * stored, 1e-14)
+    close(expand(m), np.tanh(.5 * (p @ q) * stored), 1e-14)
+    close(out, expand(m).T @ z, 1e-13)
+
+
 def conv_by_loops(x, w, stride, pad, dilation, groups):
     (n, channels, high, wide), (filters, per, kh, kw) = x.shape, w.shape
     padded = np.zeros((n, channels, high + sum(pad[0]), wide + sum(pad[1])))

@@ -58,6 +58,7 @@ ALLOC, FREE = C.CFUNCTYPE(ptr, C.c_size_t, ptr), C.CFUNCTYPE(None, ptr, ptr)
 LOG = C.CFUNCTYPE(None, C.c_int, C.c_int, text, ptr)
 TASK = C.CFUNCTYPE(None, ptr, i64)
 PARALLEL_FOR = C.CFUNCTYPE(None, ptr, i64, TASK, ptr)
+CLOCK = C.CFUNCTYPE(f64, ptr)
 
 
 def struct(name, *fields):
@@ -95,9 +96,10 @@ TuneRow = struct("bsr_tune_row", (i32, "gpu op dtype out_dtype block_rows block_
                                        "tile_cols split stages order gain"))
 TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows"),
                   (i32, "gpu_count gpu_capacity row_count row_capacity"))
+Timing = struct("bsr_timing", (ptr, "begin end"), (CLOCK, "now"), (ptr, "user"), (f64, "seconds"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
-              (to(TuneRow), "key"), (ptr, "device_status timing"))
+              (to(TuneRow), "key"), (ptr, "device_status"), (to(Timing), "timing"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))
@@ -141,14 +143,14 @@ Climb = struct("bsr_climb", (i32, "count max_step"), (f64, "least_gain"), (to(te
 TuneOutput = struct("bsr_tune_output", (ptr, "data"), (u64, "bytes"), (i32, "dtype reserved"))
 TuneProgress = struct("bsr_tune_progress", (f64, "seconds best reference"), (i32, "evaluated failed wrong reserved"),
                       (to(Plan), "plan"))
-CALL, NOW = C.CFUNCTYPE(i32, to(Exec), ptr), C.CFUNCTYPE(f64, ptr)
+CALL = C.CFUNCTYPE(i32, to(Exec), ptr)
 PLAN_TARGET, PROGRESS = C.CFUNCTYPE(f64, to(Plan), ptr), C.CFUNCTYPE(C.c_int, to(TuneProgress), ptr)
 TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec"), (to(TuneOutput), "outputs"),
-                  (i32, "output_count"), (u32, "flags"), (to(TuneRows), "table"), (f64, "min_gain time_limit"), (NOW, "now"),
+                  (i32, "output_count"), (u32, "flags"), (to(TuneRows), "table"), (f64, "min_gain time_limit"), (CLOCK, "now"),
                   (PLAN_TARGET, "target"), (PROGRESS, "progress"), (i32, "max_step reserved"))
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
-STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
+STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Timing, Exec, Epilogue, Operand,
                                    Term, ConvShape, MapOptions, SoftmaxOptions, Lengths, AttentionExtra, AttentionOptions,
                                    ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo, FileStruct, Named,
                                    ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
@@ -167,6 +169,9 @@ operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_strin
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
 int sum_mm(ptr, f64, dense*, term*, i64, epilogue*, dense*, exec*)
+int chain_mm(ptr, u32, matrix*, dense*, epilogue*, dense*, f64, dense*, f64, matrix*, epilogue*, dense*, exec*)
+int sampled_chain_mm(ptr, u32, f64, dense*, dense*, map_options*, matrix*, matrix*, f64, dense*, f64, dense*, epilogue*, \
+    dense*, exec*)
 dense dense_image(ptr, int, int, int, ptr, i64, i64) | dense dense_filter(ptr, int, int, conv_shape*, i64, i64)
 i64 conv_size(conv_shape*, int, i64) | int conv_prune(ptr, dense*, f64, int, matrix*, exec*)
 int conv(ptr, f64, dense*, f64, u32, conv_shape*, matrix*, dense*, epilogue*, dense*, exec*)
@@ -704,9 +709,12 @@ class Context:
         return bool(self.c.supports(self._ctx, self.library.ops.get(op, op), code_of(dtype), code_of(out or dtype), rows, cols))
 
     def exec(self, flags=0, stream=0, plan=None, max_grid=(), workspace=None, table=None, key=None, device_status=None,
-             threads=0):
-        """What may come with each call, as its exec=; workspace and device_status are arrays; threads: at most so many."""
+             threads=0, timing=None):
+        """What may come with each call, as its exec=; workspace and device_status are arrays; threads: at most so many. timing: a
+        Timing, with two events of CUDA's, or on the CPU with a clock: Timing(now=CLOCK(lambda _: time.perf_counter()))."""
         e = Exec(stream=stream, flags=flags, threads=threads)
+        if timing is not None:
+            e.timing = C.pointer(timing)
         if plan is not None:
             e.plan = C.pointer(plan)
         e.max_grid[:len(max_grid)] = [n or 0 for n in max_grid]
@@ -717,7 +725,7 @@ class Context:
         if key is not None:
             e.key = C.pointer(key)
         e.device_status = address(device_status)
-        e.kept = plan, workspace, table, key, device_status
+        e.kept = plan, workspace, table, key, device_status, timing
         return e
 
     def query(self, name, *arguments, exec=None, **more):
@@ -811,7 +819,35 @@ class Context:
         self.call("sum_mm", beta, self._dense(input, "input"), made, len(terms), e, d, exec=exec)
         return out
 
-    def _epilogue(self, left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data):
+    def chain_mm(self, a, b, c, inner=None, middle=None, input=None, beta=None, alpha=1.0, trans_a=False, trans_c=False, out=None,
+                 dtype=None, exec=None, **epilogue):
+        """op(c) inner(op(a) b), with the epilogue of dense_addmm; inner: a dict of the same. middle: where op(a) b goes, or
+        None."""
+        a, c, v = self._matrix(a, "a"), self._matrix(c, "c"), self._dense(b, "b")
+        shape = broadcast(a, v, c) + (c.cols if trans_c else c.rows, v.cols)
+        out, d = self._result(out, shape, dtype or v.dtype, b)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("chain_mm", TRANS_A * trans_a | TRANS_C * trans_c, a, v, self._epilogue(**(inner or {})),
+                  self._dense(middle, "middle", out=True), beta, self._dense(input, "input"), alpha, c,
+                  self._epilogue(**epilogue), d, exec=exec)
+        return out
+
+    def sampled_chain_mm(self, mat1, mat2, middle, c, function="none", scale=1.0, product=None, low=0.0, high=0.0, dropout_p=0.0,
+                         dropout_seed=0, input=None, beta=None, alpha=1.0, trans=False, out=None, dtype=None, exec=None,
+                         **epilogue):
+        """op(m) c, m = function(scale mat1 mat2) at the stored blocks of middle, whose values receive m where it has any;
+        product: a matrix that receives scale mat1 mat2, or None. The rest is as in dense_addmm."""
+        x, y, m = self._dense(mat1, "mat1"), self._dense(mat2, "mat2", row=True), self._matrix(middle, "middle", True)
+        v, f = self._dense(c, "c"), MapOptions(function=MAPS.get(function, function), low=low, high=high, dropout_p=dropout_p,
+                                               dropout_seed=dropout_seed)
+        out, d = self._result(out, broadcast(x, y, m, v) + (m.cols if trans else m.rows, v.cols), dtype or v.dtype, c)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("sampled_chain_mm", TRANS_A if trans else 0, scale, x, y, f, self._matrix(product, "product", True), m, beta,
+                  self._dense(input, "input"), alpha, v, self._epilogue(**epilogue), d, exec=exec)
+        return out
+
+    def _epilogue(self, left_alpha=None, right_alpha=None, bias=None, activation="none", alpha_ptr=None, beta_ptr=None,
+                  user_data=None):
         e = Epilogue(alpha_ptr=address(alpha_ptr), beta_ptr=address(beta_ptr), user_data=user_data,
                      activation=ACTIVATIONS.get(activation, activation))
         for name, x, row in (("left_alpha", left_alpha, False), ("right_alpha", right_alpha, True), ("bias", bias, True)):
@@ -1248,7 +1284,8 @@ class Context:
         memory = (TuneOutput * max(len(outputs), 1))(*[TuneOutput(address(x), x.nbytes, code_of(x.dtype), 0) for x in outputs])
         clock = now or time.perf_counter
         d = TuneDesc(call=CALL(once), exec=exec or self.exec(), outputs=memory, output_count=len(outputs), flags=flags,
-                     min_gain=min_gain, time_limit=time_limit, max_step=max_step, now=NOW(guard(raised, lambda _: clock(), 0.0)))
+                     min_gain=min_gain, time_limit=time_limit, max_step=max_step,
+                     now=CLOCK(guard(raised, lambda _: clock(), 0.0)))
         if table is not None:
             d.table = C.pointer(table.rows)
         if target:
