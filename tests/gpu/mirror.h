@@ -861,6 +861,8 @@ static const struct {
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
     {"bits_for_any_threads", "threads of the CPU backend"},
+    {"timing", "seconds of the CPU backend; events are tests/cudart's"},
+    {"timing_ends", "the same"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
