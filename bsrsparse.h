@@ -11606,7 +11606,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
     j.isa = bsri_isa_base(p.kernel);
-    if (!q->rows || (!v->cols && !lse && !j.row_max)) return BSR_OK;
+    if (!q->rows || (!v->cols && !lse && !j.row_max)) return bsri_end(&c, BSR_OK);
     used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(j.k), used[2] = bsri_dense_used(j.v), used[3] = bsri_dense_used(out);
     j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
@@ -14655,7 +14655,7 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     if (stop) return BSR_OK;
     b.batch = bsri_batch_of(m->batch_dims, m->batch);
     BSRI_TRY(bsri_build_all_blocks(&c, &b));
-    if (kept < b.item_words / 8 - 1024) return bsri_random_places(&c, &b, seed, kept, total, m);
+    if (kept < b.item_words / 8 - 1024) return bsri_end(&c, bsri_random_places(&c, &b, seed, kept, total, m));
     BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
     return bsri_end(&c, bsri_build_finish(&c, &b, m, &scratch));
@@ -14853,7 +14853,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     if (stop) return BSR_OK;
     used = bsri_dense_used(out);
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
-    if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
+    if (!out->cols) return bsri_end(&c, BSR_OK); /* else there is memory for all items, and their rows can be counted */
     bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
     stored = (double)bsri_stored_count(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
@@ -16130,13 +16130,15 @@ BSR_API bsr_status bsr_conv_prune(const bsr_context *ctx, const bsr_dense *filte
     BSRI_TRY(bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest));
     if (c.exec->query) return BSR_OK;
     rest.query = NULL;
+    if (rest.timing) BSRI_TRY(bsri_time(&c)); /* the copy, too */
+    rest.timing = NULL;
     BSRI_TRY(bsri_scratch_get(&c, bytes, &scratch));
     if (!scratch.owned) rest.workspace = (char *)rest.workspace + bytes, rest.workspace_bytes -= (uint64_t)bytes;
     flat = bsr_dense_row_major(scratch.data, filter->dtype, filter->rows, cols);
     bsri_filter_copy(filter, &flat);
     status = bsr_prune(ctx, bsr_operand_dense(&flat), sparsity, norm, m, &rest);
     bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_end(&c, status);
 }
 BSRI_SELDOM_END
 

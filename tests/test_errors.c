@@ -467,6 +467,34 @@ TEST(timing) {
             CHECK_INT(ticks, how ? 0 : 2), CHECK(t.seconds == (how ? 77 : 1));
         }
 }
+/* Calls that soon have nothing more to do, few of many blocks, a filter that is copied: the clock is read at both ends. */
+TEST(timing_ends) {
+    int64_t crow[2] = {0, 0}, col[1] = {0};
+    double numbers[2 * 3 * 2 * 2] = {1};
+    float keys[4 * 2] = {0};
+    float none[1] = {0};
+    const bsr_matrix empty = bsr_matrix_make(2, 0, 2, 2, 0, crow, NULL, BSR_I64, NULL, BSR_F32);
+    const bsr_dense nothing = bsr_dense_row_major(none, BSR_F32, 2, 0), q = bsr_dense_row_major(none, BSR_F32, 0, 2);
+    bsr_dense filter = bsr_dense_strided(numbers, BSR_F64, 2, 2, 12, 6); /* O 2, C 2, taps 3 x 1, of another order */
+    const bsr_dense k = bsr_dense_row_major(keys, BSR_F32, 4, 2);
+    int way;
+    filter.batch_dims = 1, filter.batch[0] = 3, filter.batch_stride[0] = 1;
+    for (way = 0; way < 4; way++) {
+        bsr_matrix few = bsr_matrix_make(1, INT64_C(1) << 42, 1, 1, 1, crow, col, BSR_I64, NULL, BSR_F32);
+        bsr_matrix mask = bsr_matrix_make(0, 4, 2, 2, 0, crow, NULL, BSR_I64, NULL, BSR_F32), w = few;
+        bsr_timing t = BSR_ZERO;
+        bsr_exec e = t_exec(0);
+        int ticks = 0;
+        bt_case("way %d", way), crow[0] = crow[1] = 0;
+        w = bsr_matrix_make(2, 6, 2, 6, 1, crow, col, BSR_I64, NULL, BSR_F64);
+        t.now = ticking, t.user = &ticks, t.seconds = 77, e.timing = &t;
+        if (way == 0) CHECK_INT(bsr_random_pattern(t_context(0), 5, 1 - 0x1p-42, &few, &e), BSR_OK), CHECK_INT(few.nnz, 1);
+        if (way == 1) CHECK_INT(bsr_to_dense(t_context(0), &empty, &nothing, &e), BSR_OK);
+        if (way == 2) CHECK_INT(bsr_attention(t_context(0), 1, &q, &k, &k, &mask, NULL, &q, NULL, &e), BSR_OK);
+        if (way == 3) CHECK_INT(bsr_conv_prune(t_context(0), &filter, 0, BSR_NORM_L2, &w, &e), BSR_OK);
+        CHECK_INT(ticks, 2), CHECK(t.seconds == 1);
+    }
+}
 TEST(every_call) {
     int call;
     for (call = 0; call < CALLS; call++) {
@@ -2092,6 +2120,7 @@ int main(int argc, char **argv) {
         {"all_operations_are_called", all_operations_are_called},
         {"valid_calls", valid_calls},
         {"timing", timing},
+        {"timing_ends", timing_ends},
         {"every_call", every_call},
         {"bad_products", bad_products},
         {"bad_gradients", bad_gradients},

@@ -945,6 +945,7 @@ static const struct {
     {"bits_for_any_threads", "threads of the CPU backend"},
     {"timing", "seconds of the CPU backend"},
     {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
+    {"timing_ends", "the same"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
