@@ -18829,6 +18829,8 @@ enum {
     BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
 #define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
+#define BSRI_KERNELS_PROMOTED(X, name, n, D, block, ...) \
+    X(PRODUCT_PROMOTED_##name##_##D, n, PROMOTED, WGMMA, D, block, PROMOTED, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
 #define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
@@ -18895,13 +18897,18 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
-    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled))                   \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
-    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)))
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
+    BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
+    BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
+    BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -20604,6 +20611,13 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 static int bsri_wgmma_promotes(const bsri_dev_product *p) {
     return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
 }
+/* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
+static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
+    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+                         (double)p->a.nnz * (double)s->block;
+    if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+}
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
     const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
     bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
@@ -20622,8 +20636,8 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
-    if (bsri_is_f8(dt)) return BSR_WHY_DTYPE; /* mma has them, and scales (note N38) */
-    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
+    if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && dt == BSR_I8 && p->br < 128) return BSR_WHY_SCALES; /* two blocks of a stage: no registers */
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
