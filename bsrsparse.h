@@ -279,17 +279,18 @@
      33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
      third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
      then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
-     Tier wgmma takes sampled products with block sides of 64 and 128 (or multiples) and both operands stored along the products:
-     mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that a query names is there; without
-     it, for blocks of 32, and for all other products, mma runs, by exact f16; smaller ones run by simt.
+     Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
+     (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
+     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
 
    SCALES
      bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
      one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
      see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
-     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on mma where they are f32 and change
-     every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
+     change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
+     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u.
 
    BLOCK MASKS
