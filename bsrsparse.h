@@ -19807,9 +19807,10 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
-/* Kernels divide numbers of lines and products by groups in 32 bits. */
+/* Kernels divide numbers of lines and products by groups in 32 bits, of an operand without scales, too. */
 static void bsri_narrow_scales(bsri_scaling *s) {
-    s->line_group = bsri_min(s->line_group, INT32_MAX), s->along_group = bsri_min(s->along_group, INT32_MAX);
+    s->line_group = bsri_max(1, bsri_min(s->line_group, INT32_MAX));
+    s->along_group = bsri_max(1, bsri_min(s->along_group, INT32_MAX));
 }
 static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
 /* Do scales change only where `step` products end, if at all? */

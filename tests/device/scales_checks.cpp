@@ -1,7 +1,7 @@
-/* scales_checks.cpp: test_scales.c and test_f8.c against the kernels of products of 8-bit operands by mma.sync, and those of simt
-   with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. tests/test_device.sh cuts
-   the sections out of the sources, as they stand, into scales.inc; what they need of others is here. Products that other kernels
-   take stay the CPU's. */
+/* scales_checks.cpp: test_scales.c and test_f8.c against the kernels of products of 8-bit operands by mma.sync and wgmma, and those
+   of simt with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. Cut out of the
+   sources, as they stand, into scales.inc by tests/test_device.sh; what they need of others is here. Products that other kernels
+   take stay the CPU's. Arguments: as of the test; before them --wgmma: with tier wgmma. */
 #define BSRI_CHOOSERS
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
@@ -184,8 +184,12 @@ static void stmatrix(uint32_t to, const uint32_t (&r)[4], bool turned) {
             shared_write(shuffled<uint32_t>(of, 8 * i + row) + col * 2, (uint16_t)(r[i] >> 16 * e));
         }
 }
-static void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) { stmatrix(to, {r0, r1, r2, r3}, false); }
-static void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) { stmatrix(to, {r0, r1, r2, r3}, true); }
+static void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    stmatrix(to, {r0, r1, r2, r3}, false);
+}
+static void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    stmatrix(to, {r0, r1, r2, r3}, true);
+}
 static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 0; }
 static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 0; }
 static long ran[1024], staged, indexed;
@@ -302,11 +306,13 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
                                     BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH};
     const int first = e.workspace && bt_below(2) ? (int)bt_below(6) : 6, step = bt_below(2) ? 1 : 5;
     call.ctx = &gpu, call.exec = &e;
-    if (bt_below(8)) b = laid(job->b, (int)bt_below(2)), job->b = &b;
+    if (bt_below(8)) b = laid(job->b, bt_below(most == BSRI_TIER_WGMMA ? 8 : 2) > 0), job->b = &b;
     for (int i = 0; i < 6 && first < 6; i++) {
         way.flags = ways[(first + i * step) % 6], e.plan = &way;
         if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
     }
+    way.flags = 0, way.kernel = gpu.tier, e.plan = &way; /* small ones would be another tier's */
+    if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
     e.plan = NULL;
     return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
 }
