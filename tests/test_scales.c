@@ -129,8 +129,8 @@ TEST(steps) {
             sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, BSR_F32, a.rows, a.cols, &a,
                            batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
         if (b_kind)
-            sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0, BSR_F32, b.rows, b.cols, NULL,
-                           batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
+            sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0, BSR_F32, b.rows, b.cols,
+                           NULL, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
         want = ref_dense_addmm(beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, out.dtype, 0);
         if (RUN_OK(bsr_dense_addmm(t_any_context(), beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);

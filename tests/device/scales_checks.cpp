@@ -227,7 +227,9 @@ static int bsri_cuda_queue(const bsri_call *) { return 0; }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int queue);
 template <int DTYPE> struct bsri_dev_dtype;
 template <class T> struct packed {
-    static uint32_t pack(float x, float y) { return rounded((double)x, T::DTYPE) | (uint32_t)rounded((double)y, T::DTYPE) << 16; }
+    static uint32_t pack(float x, float y) {
+        return rounded((double)x, T::DTYPE) | (uint32_t)rounded((double)y, T::DTYPE) << 16;
+    }
 };
 template <class T> static uint32_t bsri_pack(float x, float y) { return packed<T>::pack(x, y); }
 #include "scales.inc"
@@ -238,7 +240,8 @@ template <class P> static int launched(void (*kernel)(const P, bsri_gate), const
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     static_assert(sizeof(bsri_mma_scaled_storage) <= 11 << 10, "what the host leaves for it");
-    if (c->shared > (c->tier == BSRI_TIER_WGMMA ? WGMMA_STATIC_AT : STATIC_AT)) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
+    if (c->shared > (c->tier == BSRI_TIER_WGMMA ? WGMMA_STATIC_AT : STATIC_AT))
+        bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     ran[c->kernel]++;
     switch (c->kernel) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
@@ -295,7 +298,8 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
     bsr_exec e = *c->exec;
     bsri_call call = *c;
     if (!BT_WANTED || !job->a || e.query || e.plan || bsr_dtype_size(job->a->dtype) != 1) return 0;
-    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most, gpu.cc_major = 9, gpu.tensor_map = &gpu;
+    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most;
+    gpu.cc_major = 9, gpu.tensor_map = &gpu;
     if (bt_below(8) == 0) gpu.tier = BSRI_TIER_SIMT;
     if (bt_below(4) == 0) e.flags |= BSR_EXEC_FAST_ACCUM;
     if (!e.workspace && bt_below(2))
