@@ -337,7 +337,8 @@
      comes with its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
-     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks).
+     in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks);
+     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -4223,6 +4224,44 @@ BSRI_SELDOM_END
 /* >>structure: what index arrays and attached views must hold                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Many indices at once, on the call's threads where they are very many: in [0, end); ascending from 0 on, to `end` at most. What
+   is wrong with those that are not is looked for afterwards. */
+static int bsri_isa_base(int isa);
+static int bsri_indices_within(int isa, const void *index, int dtype, int64_t n, int64_t end);
+static int bsri_indices_ascend(int isa, const void *index, int dtype, int64_t n, int64_t last);
+enum { BSRI_INDEX_TASKS = 64 };
+typedef struct bsri_indices {
+    const void *index;
+    int64_t n, each, end;
+    int isa, dtype, ascending;
+    unsigned char wrong[BSRI_INDEX_TASKS];
+} bsri_indices;
+static void bsri_indices_part(void *arg, int64_t task) {
+    bsri_indices *s = (bsri_indices *)arg;
+    const void *from = bsri_at(s->index, s->dtype, task * s->each);
+    const int64_t n = bsri_min(s->each, s->n - task * s->each);
+    s->wrong[task] = !(s->ascending ? bsri_indices_ascend : bsri_indices_within)(s->isa, from, s->dtype, n, s->end);
+}
+static int bsri_indices_all(const bsri_call *c, const void *index, int dtype, int64_t n, int64_t end, int ascending) {
+    const int64_t pieces = bsri_min(BSRI_INDEX_TASKS, n / 4096 + 1);
+    bsri_indices s;
+    int64_t i;
+    int wrong = 0;
+    s.isa = bsri_isa_base(c->ctx->isa);
+    if (pieces == 1) return (ascending ? bsri_indices_ascend : bsri_indices_within)(s.isa, index, dtype, n, end);
+    s.index = index, s.n = n, s.end = end, s.dtype = dtype, s.ascending = ascending;
+    s.each = bsri_ceil_div(n, pieces);
+    bsri_parallel(c, bsri_ceil_div(n, s.each), bsri_work_ns((double)n * (double)bsr_dtype_size(dtype), 0.0, 0.0),
+                  bsri_indices_part, &s);
+    for (i = 0; i * s.each < n; i++) wrong |= s.wrong[i];
+    return !wrong;
+}
+static int bsri_all_within(const bsri_call *c, const void *index, int dtype, int64_t n, int64_t end) {
+    return n <= 0 || bsri_indices_all(c, index, dtype, n, end, 0);
+}
+static int bsri_all_ascend(const bsri_call *c, const void *index, int dtype, int64_t n, int64_t last) {
+    return n > 0 && bsri_indices_all(c, index, dtype, n, last, 1);
+}
 /* crow of one pattern: starts at `first` (a row view: no earlier), never decreases, ends at nnz at most; strict: rows no longer
    than block_cols. */
 static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const void *crow, int64_t pattern, int64_t first,
@@ -4230,6 +4269,8 @@ static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, now, before = bsri_index(crow, m->index_dtype, 0);
     if (m->flags & BSR_MATRIX_ROW_VIEW ? before < first : before != first)
         return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
+    *last = bsri_index(crow, m->index_dtype, rows);
+    if (!strict && bsri_all_ascend(c, crow, m->index_dtype, rows, m->nnz)) return BSR_OK;
     for (r = 0; r < rows; r++, before = now) {
         now = bsri_index(crow, m->index_dtype, r + 1);
         if (now < before || now > m->nnz) { /* past the end counts as the last entry's fault where it is the last */
@@ -4241,14 +4282,13 @@ static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const
     *last = bsri_index(crow, m->index_dtype, rows);
     return BSR_OK;
 }
-static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end); /* all in [0, end)? */
 /* Columns of one pattern: in range; strict: ascending and distinct. */
 static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const void *crow, const void *col, int operand,
                                   int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, p, end, before;
     if (!strict && rows) {
         p = bsri_index(crow, m->index_dtype, 0), end = bsri_index(crow, m->index_dtype, rows);
-        if (bsri_indices_within(bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols)) return BSR_OK;
+        if (bsri_all_within(c, bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols)) return BSR_OK;
     }
     for (r = 0, p = rows ? bsri_index(crow, m->index_dtype, 0) : 0; r < rows; r++) {
         end = bsri_index(crow, m->index_dtype, r + 1);
@@ -4341,8 +4381,8 @@ static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_ma
     const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
     const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
     int64_t k;
-    if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
-        bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
+    if (bsri_all_within(c, rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
+        bsri_all_within(c, positions, m->index_dtype, end - first, m->nnz))
         return BSR_OK;
     for (k = 0; k < end - first; k++) {
         int64_t row = bsri_index(rows, m->index_dtype, k), at = bsri_index(positions, m->index_dtype, k);
@@ -4740,6 +4780,7 @@ BSRI_SELDOM_END
 #if !defined(__clang__) /* gcc's own headers use undefined vectors, which it takes amiss when it compiles C++ */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 #if !defined(__clang__)
@@ -5040,28 +5081,73 @@ static int bsri_isa_best(uint32_t isas) {
 
 static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
 
-/* --- indices: their sign bits, and those of what is left to the last that is allowed --- */
-static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end) {
-    const uint32_t *x = (const uint32_t *)index;
-    const bsri_v0i zero = BSRI_LOAD_v0i((const uint32_t *)(const void *)bsri_zeros), last = zero + (uint32_t)(end - 1);
-    bsri_v0i bad = zero, more = zero;
-    uint32_t lane[BSRI_L_v0i], any = 0;
-    int64_t i = 0;
-    int l;
-    if (dtype != BSR_I32 || end < 1 || end > INT32_MAX) { /* any index is out of none */
-        for (; i < n && bsri_index(index, dtype, i) >= 0 && bsri_index(index, dtype, i) < end; i++) {
-        }
-        return i >= n;
+/* --- indices: their sign bits, and those of what is left to the last that is allowed; ascending: and of each step --- */
+#define BSRI_OR_v0i(a, b) ((a) | (b))
+#define BSRI_SUB_v0i(a, b) ((a) - (b))
+#if BSRI_X86
+#define BSRI_OR_v2i(a, b) _mm256_or_si256(a, b)
+#define BSRI_SUB_v2i(a, b) _mm256_sub_epi32(a, b)
+#define BSRI_OR_v5i(a, b) _mm512_or_si512(a, b)
+#define BSRI_SUB_v5i(a, b) _mm512_sub_epi32(a, b)
+#endif
+#define BSRI_DEFINE_WITHIN(S, ISA)                                                                                        \
+    BSRI_A_##ISA static int bsri_within_##S(const uint32_t *x, int64_t n, uint32_t most, int ascending) {                 \
+        const BSRI_V_##S zero = BSRI_LOAD_##S((const uint32_t *)(const void *)bsri_zeros);                                \
+        const BSRI_V_##S last = BSRI_OR_##S(BSRI_SET1_##S(most), zero);                                                   \
+        BSRI_V_##S bad = zero, more = zero;                                                                               \
+        uint32_t lane[BSRI_L_##S], any = 0;                                                                               \
+        int64_t i = 0;                                                                                                    \
+        int l;                                                                                                            \
+        for (; i + 2 * BSRI_L_##S <= n; i += 2 * BSRI_L_##S) {                                                            \
+            const BSRI_V_##S y = BSRI_LOAD_##S(x + i), z = BSRI_LOAD_##S(x + i + BSRI_L_##S);                             \
+            bad = BSRI_OR_##S(bad, BSRI_OR_##S(y, BSRI_SUB_##S(last, y)));                                                \
+            more = BSRI_OR_##S(more, BSRI_OR_##S(z, BSRI_SUB_##S(last, z)));                                              \
+            if (!ascending) continue;                                                                                     \
+            bad = BSRI_OR_##S(bad, BSRI_SUB_##S(BSRI_LOAD_##S(x + i + 1), y));                                            \
+            more = BSRI_OR_##S(more, BSRI_SUB_##S(BSRI_LOAD_##S(x + i + BSRI_L_##S + 1), z));                             \
+        }                                                                                                                 \
+        BSRI_STORE_##S(lane, BSRI_OR_##S(bad, more));                                                                     \
+        for (l = 0; l < BSRI_L_##S; l++) any |= lane[l];                                                                  \
+        for (; i < n; i++) any |= x[i] | (most - x[i]) | (ascending ? x[i + 1] - x[i] : 0);                               \
+        if (ascending) any |= x[n] | (most - x[n]);                                                                       \
+        return !(any >> 31);                                                                                              \
     }
-    for (; i + 2 * BSRI_L_v0i <= n; i += 2 * BSRI_L_v0i) {
-        const bsri_v0i y = BSRI_LOAD_v0i(x + i), z = BSRI_LOAD_v0i(x + i + BSRI_L_v0i);
-        bad |= y | (last - y), more |= z | (last - z);
+BSRI_DEFINE_WITHIN(v0i, v0)
+#if BSRI_X86
+BSRI_DEFINE_WITHIN(v2i, v2)
+BSRI_DEFINE_WITHIN(v5i, v5)
+#endif
+static int bsri_within_i32(int isa, const void *index, int64_t n, int64_t most, int ascending) {
+    const uint32_t last = (uint32_t)bsri_min(most, INT32_MAX);
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512) return bsri_within_v5i((const uint32_t *)index, n, last, ascending);
+    if (isa == BSR_ISA_AVX2) return bsri_within_v2i((const uint32_t *)index, n, last, ascending);
+#endif
+    (void)isa;
+    return bsri_within_v0i((const uint32_t *)index, n, last, ascending);
+}
+static int bsri_within_i64(const void *index, int64_t n, uint64_t most, int ascending) {
+    const uint64_t *x = (const uint64_t *)index;
+    uint64_t any = 0, more = 0;
+    int64_t i;
+    for (i = 0; i + 1 < n; i += 2) {
+        any |= x[i] | (most - x[i]), more |= x[i + 1] | (most - x[i + 1]);
+        if (ascending) any |= x[i + 1] - x[i], more |= x[i + 2] - x[i + 1];
     }
-    bad |= more;
-    BSRI_STORE_v0i(lane, bad);
-    for (l = 0; l < BSRI_L_v0i; l++) any |= lane[l];
-    for (; i < n; i++) any |= x[i] | ((uint32_t)(end - 1) - x[i]);
-    return !(any >> 31);
+    if (i < n) any |= x[i] | (most - x[i]) | (ascending ? x[i + 1] - x[i] : 0);
+    if (ascending) any |= x[n] | (most - x[n]);
+    return !((any | more) >> 63);
+}
+/* Are n indices all in [0, end)? Of any other type than these two there are none. */
+static int bsri_indices_within(int isa, const void *index, int dtype, int64_t n, int64_t end) {
+    if (n <= 0) return 1;
+    if (end < 1) return 0;
+    return dtype == BSR_I32 ? bsri_within_i32(isa, index, n, end - 1, 0) : bsri_within_i64(index, n, (uint64_t)(end - 1), 0);
+}
+/* Do n + 1 numbers ascend (equal ones may follow each other) from 0 or more to `last` or less? */
+static int bsri_indices_ascend(int isa, const void *index, int dtype, int64_t n, int64_t last) {
+    if (last < 0) return 0;
+    return dtype == BSR_I32 ? bsri_within_i32(isa, index, n, last, 1) : bsri_within_i64(index, n, (uint64_t)last, 1);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -5928,24 +6014,39 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
 /* >>vector-few: products with few columns                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
+#if defined(__GNUC__)
+#define BSRI_ALIGN64 __attribute__((aligned(64)))
+#define BSRI_RAW __attribute__((may_alias))
+#else
+#define BSRI_ALIGN64
+#define BSRI_RAW
+#endif
+typedef uint8_t BSRI_RAW bsri_raw8; /* numbers that are moved as they are */
+typedef uint16_t BSRI_RAW bsri_raw16;
+typedef uint32_t BSRI_RAW bsri_raw32;
+typedef uint64_t BSRI_RAW bsri_raw64;
+
+/* --- few columns: vectors run along a block (small), its products (dots) or rows (sums), or along the columns (across) --- */
 typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
-enum { BSRI_FEW_ROWS = 64 }; /* of sums, at most */
+enum { BSRI_FEW_ROWS = 64, BSRI_FEW_COLS = 16, BSRI_SMALL_VECTORS = 6 };
 typedef struct bsri_few {
     int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
     int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
     int64_t tail;        /* dots: products in the last, part vector, 0: none */
     const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
-    const bsri_entry *list; /* where they are; null: entry p is block at[p] (at null: p), `block` elements each, and goes with */
-    const int32_t *at, *col; /* b from element col[p] * step on */
-    int64_t block, step, last; /* last entry */
+    const int32_t *at, *col; /* entry p is block at[p] (at null: p), `block` elements each, and goes with b from element */
+    int64_t block, step;     /* col[p] * step on */
+    /* small: `run` numbers of each block; x has `reach`; `part` rows row_step apart, the products of each k_step apart up to
+       k_end */
+    int run, reach;
+    int64_t part, row_step, k_step, k_end;
+    const int32_t *spread; /* which of x each number of a block is multiplied by */
 } bsri_few;
-#define BSRI_F_START                                                                  \
-    const bsri_entry *list = f->list;                                                 \
-    const int32_t *at = f->at, *col = f->col, *line = f->line;                        \
+#define BSRI_F_START                                                \
+    const int32_t *at = f->at, *col = f->col, *line = f->line;      \
     const int64_t block = f->block, step = f->step;
-#define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
-#define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
+#define BSRI_F_A(p) ((at ? at[p] : (p)) * block)
+#define BSRI_F_B(p) (col[p] * step)
 
 /* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
 #define BSRI_E_f_v0f float
@@ -6021,57 +6122,132 @@ BSRI_A_v2 static inline __m128i bsri_part8(const void *p, int n) {
 #define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
 
-/* Dots of blocks whose rows fill no more than a vector: MR rows of sums, one vector each, two entries at a time; lanes are added
-   up at the end. */
-#define BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 0)
-#define BSRI_MANY_2(X, S, ISA, s) BSRI_MANY_1(X, S, ISA, s) X(S, ISA, s, 1)
-#define BSRI_MANY_3(X, S, ISA, s) BSRI_MANY_2(X, S, ISA, s) X(S, ISA, s, 2)
-#define BSRI_MANY_4(X, S, ISA, s) BSRI_MANY_3(X, S, ISA, s) X(S, ISA, s, 3)
-#define BSRI_MANY_6(X, S, ISA, s) BSRI_MANY_4(X, S, ISA, s) X(S, ISA, s, 4) X(S, ISA, s, 5)
+/* Blocks whose rows fill no more than a vector, one column: a block is a run of numbers, whatever its rows and columns are.
+   Vectors go along it, and x is spread by a permutation to the products that each number takes part in; what belongs to a row is
+   added up when the line ends. LAST full vectors and one that may be part of one; few vectors: more entries at a time. */
+#define BSRI_MANY_0(X, S, s)
+#define BSRI_MANY_1(X, S, s) X(S, s, 0)
+#define BSRI_MANY_2(X, S, s) BSRI_MANY_1(X, S, s) X(S, s, 1)
+#define BSRI_MANY_3(X, S, s) BSRI_MANY_2(X, S, s) X(S, s, 2)
+#define BSRI_MANY_4(X, S, s) BSRI_MANY_3(X, S, s) X(S, s, 3)
+#define BSRI_MANY_5(X, S, s) BSRI_MANY_4(X, S, s) X(S, s, 4)
+#define BSRI_MANY_6(X, S, s) BSRI_MANY_5(X, S, s) X(S, s, 5)
+#if BSRI_X86
 /* The lanes of a mask; full: that is all of them. AVX2's masked loads that cross lines of the cache take long. */
-#define BSRI_SOME_v2(S, dst, p, m, full)            \
-    if (full) dst = BSRI_LOAD_##S(p);               \
+#define BSRI_SOME_v2(S, dst, p, m, full) \
+    if (full) dst = BSRI_LOAD_##S(p);    \
     else BSRI_LOADM_##S(dst, p, m)
-#define BSRI_SOME_v3(S, dst, p, m, full) BSRI_LOADM_##S(dst, p, m)
-#define BSRI_SOME_v5 BSRI_SOME_v3
-#define BSRI_D_ZERO(S, ISA, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
-#define BSRI_D_FMA(S, ISA, s, m)                                    \
-    {                                                               \
-        BSRI_V_##S v;                                               \
-        BSRI_SOME_##ISA(S, v, a##s + m * am, mask##s, full##s);     \
-        s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
+#define BSRI_SOME_v5(S, dst, p, m, full) BSRI_LOADM_##S(dst, p, m), (void)(full)
+#define BSRI_X_v2f __m256i
+#define BSRI_X_v2d __m256i
+#define BSRI_X_v5f __m512i
+#define BSRI_X_v5d __m512i
+#define BSRI_ORDER_v2f(p) (*(const __m256i_u *)(const void *)(p))
+BSRI_A_v2 static inline __m256i bsri_order_v2d(const int32_t *p) { /* pairs of floats */
+    const __m256i x = _mm256_cvtepi32_epi64(*(const __m128i_u *)(const void *)p), y = _mm256_slli_epi64(x, 1);
+    return _mm256_or_si256(y, _mm256_slli_epi64(_mm256_add_epi64(y, _mm256_set1_epi64x(1)), 32));
+}
+#define BSRI_ORDER_v2d(p) bsri_order_v2d(p)
+#define BSRI_ORDER_v5f(p) (*(const __m512i_u *)(const void *)(p))
+#define BSRI_ORDER_v5d(p) _mm512_cvtepi32_epi64(*(const __m256i_u *)(const void *)(p))
+#define BSRI_SPREAD_v2f(o, x) _mm256_permutevar8x32_ps(x, o)
+#define BSRI_SPREAD_v2d(o, x) _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), o))
+#define BSRI_SPREAD_v5f(o, x) _mm512_permutexvar_ps(o, x)
+#define BSRI_SPREAD_v5d(o, x) _mm512_permutexvar_pd(o, x)
+#define BSRI_S_ORDER(S, s, m) const BSRI_X_##S order##m = BSRI_ORDER_##S(f->spread + m * BSRI_L_##S);
+#define BSRI_S_ZERO(S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
+#define BSRI_S_FMA(S, s, m) s##m = BSRI_FMA_##S(BSRI_LOAD_##S(a##s + m * BSRI_L_##S), BSRI_SPREAD_##S(order##m, x##s), s##m);
+#define BSRI_S_ADD(S, s, m) d##m = BSRI_FMA_##S(one, s##m, d##m);
+#define BSRI_S_STORE(S, s, m) BSRI_STORE_##S(lane + m * BSRI_L_##S, s##m);
+#define BSRI_S_ENTRY(S, ISA, s, from_a, p, LAST)                                               \
+    {                                                                                          \
+        const BSRI_T_##S *a##s = from_a;                                                       \
+        BSRI_V_##S x##s, v;                                                                    \
+        BSRI_SOME_##ISA(S, x##s, b + col[p] * step, mask_x, full_x);                           \
+        BSRI_MANY_##LAST(BSRI_S_FMA, S, s)                                                     \
+        BSRI_SOME_##ISA(S, v, a##s + LAST * BSRI_L_##S, mask, full);                           \
+        s##LAST = BSRI_FMA_##S(v, BSRI_SPREAD_##S(order##LAST, x##s), s##LAST);                \
     }
-#define BSRI_D_ADD(S, ISA, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
-#define BSRI_D_ENTRY(S, ISA, s, MR, p, m, all)                                        \
-    const BSRI_T_##S *a##s = (const BSRI_T_##S *)pa + BSRI_F_A(p);                    \
-    const BSRI_M_##S mask##s = m;                                                     \
-    const int full##s = all;                                                          \
-    BSRI_V_##S x##s;                                                                  \
-    BSRI_SOME_##ISA(S, x##s, (const BSRI_T_##S *)pb + BSRI_F_B(p), mask##s, full##s); \
-    BSRI_MANY_##MR(BSRI_D_FMA, S, ISA, s)                                             \
-    (void)full##s;
-#define BSRI_DEFINE_DOTS(S, ISA, MR)                                                                            \
-    BSRI_A_##ISA static void bsri_dots_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t, \
-                                                  int64_t end, BSRI_T_##S *c) {                                 \
-        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                 \
-        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                    \
-        const BSRI_M_##S mask = BSRI_MASK_##S((int)f->inner), none = BSRI_MASK_##S(0);                          \
-        const int64_t am = f->am;                                                                               \
-        const int whole = f->inner == BSRI_L_##S;                                                               \
-        int64_t i;                                                                                              \
-        BSRI_F_START                                                                                            \
-        for (; t < end; t++, c += MR) {                                                                         \
-            const int64_t n = line[t + 1];                                                                      \
-            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, d)                                                              \
-            BSRI_MANY_##MR(BSRI_D_ZERO, S, ISA, e)                                                              \
-            for (i = line[t]; i < n; i += 2) {                                                                  \
-                const int64_t j = i + 1 < n ? i + 1 : i;                                                        \
-                BSRI_D_ENTRY(S, ISA, d, MR, i, mask, whole)                                                     \
-                BSRI_D_ENTRY(S, ISA, e, MR, j, j > i ? mask : none, whole && j > i)                             \
-            }                                                                                                   \
-            BSRI_MANY_##MR(BSRI_D_ADD, S, ISA, d)                                                               \
-        }                                                                                                       \
+#define BSRI_S_1(S, ISA, LAST) \
+    for (; i < n; i++, a += block) BSRI_S_ENTRY(S, ISA, d, a, i, LAST)
+#define BSRI_S_2(S, ISA, LAST)                                                                 \
+    for (; i + 1 < n; i += 2, a += 2 * block) {                                                \
+        BSRI_S_ENTRY(S, ISA, d, a, i, LAST)                                                    \
+        BSRI_S_ENTRY(S, ISA, e, a + block, i + 1, LAST)                                        \
+    }                                                                                          \
+    if (i < n) BSRI_S_ENTRY(S, ISA, d, a, i, LAST)
+#define BSRI_S_4(S, ISA, LAST)                                                                 \
+    for (; i + 3 < n; i += 4, a += 2 * block) {                                                \
+        BSRI_S_ENTRY(S, ISA, d, a, i, LAST)                                                    \
+        BSRI_S_ENTRY(S, ISA, e, a + block, i + 1, LAST)                                        \
+        a += 2 * block;                                                                        \
+        BSRI_S_ENTRY(S, ISA, g, a, i + 2, LAST)                                                \
+        BSRI_S_ENTRY(S, ISA, h, a + block, i + 3, LAST)                                        \
+    }                                                                                          \
+    BSRI_S_2(S, ISA, LAST)
+#define BSRI_CHAINS_1(X, S, ALL)
+#define BSRI_CHAINS_2(X, S, ALL) BSRI_MANY_##ALL(X, S, e)
+#define BSRI_CHAINS_4(X, S, ALL) BSRI_MANY_##ALL(X, S, e) BSRI_MANY_##ALL(X, S, g) BSRI_MANY_##ALL(X, S, h)
+#define BSRI_AT_1(S, ISA, LAST) \
+    for (; i < n; i++) BSRI_S_ENTRY(S, ISA, d, a + at[i] * block, i, LAST)
+#define BSRI_AT_2(S, ISA, LAST)                                                                \
+    for (; i + 1 < n; i += 2) {                                                                \
+        BSRI_S_ENTRY(S, ISA, d, a + at[i] * block, i, LAST)                                    \
+        BSRI_S_ENTRY(S, ISA, e, a + at[i + 1] * block, i + 1, LAST)                            \
+    }                                                                                          \
+    if (i < n) BSRI_S_ENTRY(S, ISA, d, a + at[i] * block, i, LAST)
+#define BSRI_AT_4 BSRI_AT_2
+#define BSRI_DEFINE_SMALL(S, ISA, LAST, ALL, AT_ONCE)                                                                      \
+    BSRI_A_##ISA static void bsri_small_##S##_##ALL(const bsri_few *f, const void *pa, const void *pb, int64_t t,          \
+                                                    int64_t end, BSRI_T_##S *c) {                                          \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros, *b = (const BSRI_T_##S *)pb, *a;           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                               \
+        const BSRI_M_##S mask = BSRI_MASK_##S(f->run - LAST * BSRI_L_##S), mask_x = BSRI_MASK_##S(f->reach);               \
+        const int full = f->run == ALL * BSRI_L_##S, full_x = f->reach == BSRI_L_##S;                                      \
+        BSRI_ALIGN64 BSRI_T_##S lane[ALL * BSRI_L_##S];                                                                    \
+        int64_t i, k, r;                                                                                                   \
+        BSRI_MANY_##ALL(BSRI_S_ORDER, S, d)                                                                                \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c += f->rows) {                                                                               \
+            const int64_t n = line[t + 1], rows = f->part, row_step = f->row_step, k_step = f->k_step, k_end = f->k_end; \
+            BSRI_MANY_##ALL(BSRI_S_ZERO, S, d)                                                                             \
+            BSRI_CHAINS_##AT_ONCE(BSRI_S_ZERO, S, ALL)                                                                     \
+            i = line[t], a = (const BSRI_T_##S *)pa;                                                                       \
+            if (at) {                                                                                                      \
+                BSRI_AT_##AT_ONCE(S, ISA, LAST)                                                                            \
+            } else {                                                                                                       \
+                a += i * block;                                                                                            \
+                BSRI_S_##AT_ONCE(S, ISA, LAST)                                                                             \
+            }                                                                                                              \
+            BSRI_CHAINS_##AT_ONCE(BSRI_S_ADD, S, ALL)                                                                      \
+            BSRI_MANY_##ALL(BSRI_S_STORE, S, d)                                                                            \
+            for (r = 0; r < rows; r++) {                                                                                   \
+                const BSRI_T_##S *at_row = lane + r * row_step;                                                            \
+                BSRI_T_##S sum = at_row[0];                                                                                \
+                for (k = k_step; k < k_end; k += k_step) sum += at_row[k];                                                  \
+                c[r] += sum;                                                                                               \
+            }                                                                                                              \
+        }                                                                                                                  \
+        (void)one;                                                                                                         \
     }
+#define BSRI_SMALL_OF(S, ISA)                                                                                              \
+    BSRI_DEFINE_SMALL(S, ISA, 0, 1, 4) BSRI_DEFINE_SMALL(S, ISA, 1, 2, 2) BSRI_DEFINE_SMALL(S, ISA, 2, 3, 1)               \
+    BSRI_DEFINE_SMALL(S, ISA, 3, 4, 1) BSRI_DEFINE_SMALL(S, ISA, 4, 5, 1) BSRI_DEFINE_SMALL(S, ISA, 5, 6, 1)               \
+    static void bsri_small_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, BSRI_T_##S *c) {   \
+        switch ((f->run + BSRI_L_##S - 1) / BSRI_L_##S) {                                                                  \
+            case 1: bsri_small_##S##_1(f, a, b, t, end, c); break;                                                         \
+            case 2: bsri_small_##S##_2(f, a, b, t, end, c); break;                                                         \
+            case 3: bsri_small_##S##_3(f, a, b, t, end, c); break;                                                         \
+            case 4: bsri_small_##S##_4(f, a, b, t, end, c); break;                                                         \
+            case 5: bsri_small_##S##_5(f, a, b, t, end, c); break;                                                         \
+            default: bsri_small_##S##_6(f, a, b, t, end, c);                                                               \
+        }                                                                                                                  \
+    }
+BSRI_SMALL_OF(v2f, v2)
+BSRI_SMALL_OF(v2d, v2)
+BSRI_SMALL_OF(v5f, v5)
+BSRI_SMALL_OF(v5d, v5)
+#endif
 /* Rows of any length: from a and b, one vector or the part of one that is left. */
 #define BSRI_R_ROW(Q, S, m) d##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(ad + m * am + k), x, d##m);
 #define BSRI_R_PART(Q, S, m)                            \
@@ -6141,44 +6317,6 @@ BSRI_A_v2 static inline __m128i bsri_part8(const void *p, int n) {
         }                                                                                                                 \
     }
 BSRI_SOURCES(BSRI_DEFINE_TALL)
-#if BSRI_X86
-#define BSRI_DEFINE_SMALL_DOTS(S, ISA)                                                                                     \
-    BSRI_DEFINE_DOTS(S, ISA, 1) BSRI_DEFINE_DOTS(S, ISA, 2) BSRI_DEFINE_DOTS(S, ISA, 3) BSRI_DEFINE_DOTS(S, ISA, 4)        \
-    static void bsri_dots_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, BSRI_T_##S *c) {    \
-        if (f->rows == 1) bsri_dots_##S##_1(f, a, b, t, end, c);                                                           \
-        else if (f->rows == 2) bsri_dots_##S##_2(f, a, b, t, end, c);                                                      \
-        else if (f->rows == 3) bsri_dots_##S##_3(f, a, b, t, end, c);                                                      \
-        else bsri_dots_##S##_4(f, a, b, t, end, c);                                                                        \
-    }
-BSRI_DEFINE_SMALL_DOTS(v2f, v2)
-BSRI_DEFINE_SMALL_DOTS(v2d, v2)
-BSRI_DEFINE_SMALL_DOTS(v3f, v3)
-BSRI_DEFINE_SMALL_DOTS(v3d, v3)
-BSRI_DEFINE_DOTS(v5f, v5, 6)
-BSRI_DEFINE_DOTS(v5d, v5, 6)
-/* Small blocks of the types that sums are formed in have kernels of their own; 1: done by one of them. */
-static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
-                               void *c) {
-    const int wide = isa == BSR_ISA_AVX512, lanes = compute == BSR_F64 ? 4 : 8;
-    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32 || f->at) return 0;
-    if (wide && f->rows == 6 && f->inner > lanes && f->inner <= 2 * lanes) {
-        if (compute == BSR_F64) bsri_dots_v5d_6(f, a, b, t, end, (double *)c);
-        else bsri_dots_v5f_6(f, a, b, t, end, (float *)c);
-        return 1;
-    }
-    if (f->inner > lanes || f->rows > 4) return 0;
-    if (compute == BSR_F64) (wide ? bsri_dots_v3d : bsri_dots_v2d)(f, a, b, t, end, (double *)c);
-    else (wide ? bsri_dots_v3f : bsri_dots_v2f)(f, a, b, t, end, (float *)c);
-    return 1;
-}
-#else
-static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
-                               void *c) {
-    (void)isa, (void)compute, (void)f, (void)a, (void)b, (void)t, (void)end, (void)c;
-    return 0;
-}
-#endif
-
 /* Sums: one column, at most a vector of rows, which are contiguous. */
 #define BSRI_DEFINE_SUMS(S, ISA, NV)                                                                                       \
     BSRI_A_##ISA static void bsri_sums_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end,      \
@@ -6195,11 +6333,6 @@ static int bsri_few_small_dots(int isa, int compute, const bsri_few *f, const vo
             BSRI_V_##S s0 = BSRI_LOAD_##S(zeros), s1 = s0, s2 = s0, s3 = s0, v;                                            \
             for (i = line[t]; i < n; i++) {                                                                                \
                 const BSRI_T_##S *a = (const BSRI_T_##S *)pa + BSRI_F_A(i), *b = (const BSRI_T_##S *)pb + BSRI_F_B(i);     \
-                if (at) {                                                                                                  \
-                    const BSRI_T_##S *ahead = (const BSRI_T_##S *)pa + at[i + 16 < f->last ? i + 16 : f->last] * block;    \
-                    BSRI_PREFETCH(ahead);                                                                                  \
-                    BSRI_PREFETCH(ahead + block - 1);                                                                      \
-                }                                                                                                          \
                 for (k = 0; k + 1 < inner; k += 2, a += 2 * ak, b += 2 * bk) {                                             \
                     BSRI_LOADM_##S(v, a, mask);                                                                            \
                     s0 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s0);                                                         \
@@ -6232,24 +6365,205 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
     else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_sums_v, (f, a, b, t, end, c));
     else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_sums_v, (f, a, b, t, end, c));
 }
-/* Ones: blocks of one number. */
-#define BSRI_DEFINE_ONES(NAME, T)                                                                                      \
-    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) {            \
-        const T *a = (const T *)pa, *b = (const T *)pb;                                                                \
-        T *c = (T *)pc;                                                                                                \
-        BSRI_F_START                                                                                                   \
-        for (; t < end; t++, c++) {                                                                                    \
-            int64_t i = line[t];                                                                                       \
-            const int64_t n = line[t + 1];                                                                             \
-            T s0 = 0, s1 = 0;                                                                                          \
-            for (; i + 1 < n && !list && !at && block == 1; i += 2)                                                    \
-                s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step];                                  \
-            for (; i < n; i++) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                  \
-            *c += s0 + s1;                                                                                             \
-        }                                                                                                              \
+/* Ones: blocks of one number, one column. Plain: number by number, any strides; across: c's rows are BSRI_FEW_COLS apart. */
+#define BSRI_DEFINE_PLAIN(NAME, T)                                                                                         \
+    static void bsri_ones_##NAME(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) {    \
+        const T *a = (const T *)pa, *b = (const T *)pb;                                                                    \
+        T *c = (T *)pc;                                                                                                    \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c++) {                                                                                        \
+            int64_t i = line[t];                                                                                           \
+            const int64_t n = line[t + 1];                                                                                 \
+            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                              \
+            if (at || block != 1) {                                                                                        \
+                for (; i + 1 < n; i += 2)                                                                                  \
+                    s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)], s1 += a[BSRI_F_A(i + 1)] * b[BSRI_F_B(i + 1)];                  \
+                if (i < n) s2 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                          \
+                i = n;                                                                                                     \
+            }                                                                                                              \
+            for (; i + 3 < n; i += 4) {                                                                                    \
+                s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step];                                      \
+                s2 += a[i + 2] * b[col[i + 2] * step], s3 += a[i + 3] * b[col[i + 3] * step];                              \
+            }                                                                                                              \
+            if (i + 1 < n) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step], i += 2;                   \
+            if (i < n) s2 += a[i] * b[col[i] * step];                                                                      \
+            *c += (s0 + s1) + (s2 + s3);                                                                                   \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    static void bsri_plain_##NAME(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) {   \
+        const int64_t am = f->am, ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                                \
+        T *c = (T *)pc;                                                                                                    \
+        int64_t i, r, k;                                                                                                   \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c += rows)                                                                                    \
+            for (i = line[t]; i < line[t + 1]; i++) {                                                                      \
+                const T *a = (const T *)pa + BSRI_F_A(i), *b = (const T *)pb + BSRI_F_B(i);                                \
+                for (r = 0; r < rows; r++, a += am) {                                                                      \
+                    T sum = 0;                                                                                             \
+                    for (k = 0; k < inner; k++) sum += a[k * ak] * b[k * bk];                                              \
+                    c[r] += sum;                                                                                           \
+                }                                                                                                          \
+            }                                                                                                              \
     }
-BSRI_DEFINE_ONES(bsri_ones_f32, float)
-BSRI_DEFINE_ONES(bsri_ones_f64, double)
+BSRI_DEFINE_PLAIN(f32, float)
+BSRI_DEFINE_PLAIN(f64, double)
+BSRI_DEFINE_PLAIN(i32, uint32_t)
+static void bsri_few_ones(int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    if (compute == BSR_F64) bsri_ones_f64(f, a, b, t, end, c);
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) bsri_ones_f32(f, a, b, t, end, c);
+    else if (BSRI_HAS_I8) bsri_ones_i32(f, a, b, t, end, c);
+}
+static void bsri_few_plain(int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    if (compute == BSR_F64) bsri_plain_f64(f, a, b, t, end, c);
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) bsri_plain_f32(f, a, b, t, end, c);
+    else if (BSRI_HAS_I8) bsri_plain_i32(f, a, b, t, end, c);
+}
+/* Lanes of a vector. */
+static int bsri_lanes(int isa, int compute) {
+    const int size = compute == BSR_F64 ? 8 : 4;
+#if BSRI_X86
+    if (isa >= BSR_ISA_AVX2) return (isa == BSR_ISA_AVX512 ? 64 : 32) / size;
+#endif
+    (void)isa;
+    return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
+}
+/* Where x meets the numbers of blocks: of rows along, or of products (turned). */
+static void bsri_few_spread_out(int32_t *spread, int64_t inner, int64_t rows, int turned) {
+    const int n = BSRI_SMALL_VECTORS * BSRI_LANES_MAX, each = (int)(turned ? rows : inner);
+    int32_t i, j, k;
+    for (i = 0, k = 0; i < n; k++)
+        for (j = 0; j < each && i < n; j++) spread[i++] = turned ? k : j;
+}
+/* Small blocks in one column: whole ones, or so many rows (turned: products) at a time as kernels take. */
+static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, const char *b, int64_t t, int64_t end, char *c) {
+#if BSRI_X86
+    const int64_t lanes = bsri_lanes(isa, compute), size = compute == BSR_F64 ? 8 : 4;
+    const int turned = f->ak != 1 && f->inner > 1;
+    const int64_t each = turned ? f->rows : f->inner, lines = turned ? f->inner : f->rows;
+    int64_t most = bsri_min(lines, BSRI_SMALL_VECTORS * lanes / each), pieces, i, n;
+    if (isa != BSR_ISA_PORTABLE && compute != BSR_I32) {
+        if (turned) most = bsri_min(most, lanes);
+        pieces = bsri_ceil_div(lines, most), most = bsri_ceil_div(lines, pieces);
+        f->row_step = turned ? 1 : f->inner, f->k_step = turned ? f->rows : 1;
+        for (; t < end; t += pieces > 1 ? 1 : end - t, c += f->rows * size)
+            for (i = 0; i < lines; i += n) {
+                const char *pa = a + i * each * size, *pb = turned ? b + i * size : b;
+                char *pc = turned ? c : c + i * size;
+                const int64_t stop = pieces > 1 ? t + 1 : end;
+                n = bsri_min(most, lines - i);
+                f->run = (int)(n * each), f->reach = (int)(turned ? n : f->inner), f->part = turned ? f->rows : n;
+                f->k_end = turned ? f->run : f->inner;
+                if (compute == BSR_F64)
+                    (isa == BSR_ISA_AVX512 ? bsri_small_v5d : bsri_small_v2d)(f, pa, pb, t, stop, (double *)(void *)pc);
+                else
+                    (isa == BSR_ISA_AVX512 ? bsri_small_v5f : bsri_small_v2f)(f, pa, pb, t, stop, (float *)(void *)pc);
+            }
+        return;
+    }
+#endif
+    (void)isa;
+    bsri_few_plain(compute, f, a, b, t, end, c);
+}
+/* Across: MR rows of at most a vector of columns; even and odd products (or entries of one product) have sums of their own. */
+#if BSRI_X86
+#define BSRI_X_LOAD(S, m, NV) BSRI_V_##S d##m = BSRI_LOAD_##S(c + m * BSRI_FEW_COLS), e##m = BSRI_LOAD_##S(zeros);
+#define BSRI_X_EVEN(S, m, NV) d##m = BSRI_FMA_##S(BSRI_SET1_##S(even[m * am]), b0, d##m);
+#define BSRI_X_ODD(S, m, NV) e##m = BSRI_FMA_##S(BSRI_SET1_##S(odd[m * am]), b1, e##m);
+#define BSRI_X_STORE(S, m, NV) BSRI_STORE_##S(c + m * BSRI_FEW_COLS, BSRI_FMA_##S(one, e##m, d##m));
+/* Two entries of one product each; one entry. */
+#define BSRI_X_TWO(S, ISA, MR, from_even, from_odd)                                    \
+    {                                                                                  \
+        const BSRI_T_##S *even = from_even, *odd = from_odd;                           \
+        BSRI_SOME_##ISA(S, b0, b + col[i] * step, mask, full);                         \
+        BSRI_SOME_##ISA(S, b1, b + col[i + 1] * step, mask, full);                     \
+        BSRI_ROWS_##MR(BSRI_X_EVEN, S, 1)                                              \
+        BSRI_ROWS_##MR(BSRI_X_ODD, S, 1)                                               \
+    }
+#define BSRI_X_ENTRY(S, ISA, MR, from_a)                                               \
+    {                                                                                  \
+        const BSRI_T_##S *even = from_a, *x = b + col[i] * step, *odd = even + ak;     \
+        for (k = 1; k < inner; k += 2, even += 2 * ak, odd += 2 * ak, x += 2 * bk) {   \
+            BSRI_SOME_##ISA(S, b0, x, mask, full);                                     \
+            BSRI_SOME_##ISA(S, b1, x + bk, mask, full);                                \
+            BSRI_ROWS_##MR(BSRI_X_EVEN, S, 1)                                          \
+            BSRI_ROWS_##MR(BSRI_X_ODD, S, 1)                                           \
+        }                                                                              \
+        if (k == inner) {                                                              \
+            BSRI_SOME_##ISA(S, b0, x, mask, full);                                     \
+            BSRI_ROWS_##MR(BSRI_X_EVEN, S, 1)                                          \
+        }                                                                              \
+    }
+#define BSRI_DEFINE_ACROSS(S, ISA, MR)                                                                                     \
+    BSRI_A_##ISA static void bsri_across_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t,          \
+                                                    int64_t end, int tail, BSRI_T_##S *c) {                                \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros, *b = (const BSRI_T_##S *)pb, *a;           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                               \
+        const int64_t am = f->am, ak = f->ak, bk = f->bk, inner = f->inner;                                                \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                       \
+        const int full = tail == BSRI_L_##S;                                                                               \
+        int64_t i, k;                                                                                                      \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c += f->rows * BSRI_FEW_COLS) {                                                               \
+            const int64_t n = line[t + 1];                                                                                 \
+            BSRI_V_##S b0, b1;                                                                                             \
+            BSRI_ROWS_##MR(BSRI_X_LOAD, S, 1)                                                                              \
+            i = line[t], a = (const BSRI_T_##S *)pa;                                                                       \
+            if (at) {                                                                                                      \
+                for (; i + 1 < n && inner == 1; i += 2) BSRI_X_TWO(S, ISA, MR, a + at[i] * block, a + at[i + 1] * block)   \
+                for (; i < n; i++) BSRI_X_ENTRY(S, ISA, MR, a + at[i] * block)                                             \
+            } else {                                                                                                       \
+                a += i * block;                                                                                            \
+                for (; i + 1 < n && inner == 1; i += 2, a += 2 * block) BSRI_X_TWO(S, ISA, MR, a, a + block)               \
+                for (; i < n; i++, a += block) BSRI_X_ENTRY(S, ISA, MR, a)                                                 \
+            }                                                                                                              \
+            BSRI_ROWS_##MR(BSRI_X_STORE, S, 1)                                                                             \
+        }                                                                                                                  \
+        (void)am;                                                                                                          \
+    }
+#define BSRI_X_CASE(S, MR) case MR: bsri_across_##S##_##MR(f, a, b, t, end, tail, c); break;
+#define BSRI_ACROSS_OF(S, ISA)                                                                                             \
+    BSRI_DEFINE_ACROSS(S, ISA, 1) BSRI_DEFINE_ACROSS(S, ISA, 2) BSRI_DEFINE_ACROSS(S, ISA, 3) BSRI_DEFINE_ACROSS(S, ISA, 4) \
+    static void bsri_across_##S(const bsri_few *f, int64_t rows, const void *a, const void *b, int64_t t, int64_t end,     \
+                                int tail, BSRI_T_##S *c) {                                                                 \
+        switch (rows) { BSRI_X_CASE(S, 1) BSRI_X_CASE(S, 2) BSRI_X_CASE(S, 3) BSRI_X_CASE(S, 4) }                          \
+    }
+BSRI_ACROSS_OF(v2f, v2)
+BSRI_ACROSS_OF(v2d, v2)
+BSRI_ACROSS_OF(v5f, v5)
+BSRI_ACROSS_OF(v5d, v5)
+#endif
+static void bsri_few_across_rows(int isa, int compute, const bsri_few *f, int64_t rows, const void *a, const void *b, int64_t t,
+                                 int64_t end, int tail, void *c) {
+#if BSRI_X86
+    if (compute == BSR_F64) (isa == BSR_ISA_AVX512 ? bsri_across_v5d : bsri_across_v2d)(f, rows, a, b, t, end, tail, (double *)c);
+    else (isa == BSR_ISA_AVX512 ? bsri_across_v5f : bsri_across_v2f)(f, rows, a, b, t, end, tail, (float *)c);
+#else
+    (void)isa, (void)compute, (void)f, (void)rows, (void)a, (void)b, (void)t, (void)end, (void)tail, (void)c;
+#endif
+}
+/* Four rows at a time, as even as can be. Blocks of more rows: line by line where a line's blocks stay in the cache meanwhile,
+   else entry by entry. */
+static void bsri_few_across(int isa, int compute, const bsri_few *f, const char *a, const char *b, int64_t cols, int64_t t,
+                            int64_t end, char *c) {
+    const int64_t size = compute == BSR_F64 ? 8 : 4, lanes = bsri_lanes(isa, compute), groups = (f->rows + 3) / 4;
+    const int64_t next = f->rows * BSRI_FEW_COLS * size;
+    const int by_entry = groups > 1 && f->rows * f->inner * size > 1024;
+    bsri_few one = *f;
+    int32_t pair[2];
+    int64_t j, g, m, mr, i, n, stop;
+    for (; t < end; t += groups > 1 ? 1 : end - t, c += next) {
+        n = by_entry ? f->line[t + 1] - f->line[t] : 1, stop = groups > 1 ? t + 1 : end;
+        for (i = 0; i < n; i++) {
+            if (by_entry) one.line = pair, pair[0] = f->line[t] + (int32_t)i, pair[1] = pair[0] + 1;
+            for (g = 0, m = 0; g < groups; g++, m += mr) {
+                mr = (f->rows - m) / (groups - g);
+                for (j = 0; j < cols; j += lanes)
+                    bsri_few_across_rows(isa, compute, &one, mr, a + m * f->am * size, b + j * size, by_entry ? 0 : t,
+                                         by_entry ? 1 : stop, (int)bsri_min(lanes, cols - j), c + (m * BSRI_FEW_COLS + j) * size);
+            }
+        }
+    }
+}
 /* A vector's first n lanes are stored (mask m). */
 #define BSRI_PUT_v0f(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 4)
 #define BSRI_PUT_v0d(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 8)
@@ -6260,15 +6574,16 @@ BSRI_DEFINE_ONES(bsri_ones_f64, double)
 /* One column: what a block row's entries of A^T, each entry's rows contiguous, add to sums all over: those from element list[i].b
    of c on. */
 #define BSRI_DEFINE_SPREAD(S, ISA, NV)                                                                                     \
-    BSRI_A_##ISA static void bsri_spread_##S(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {     \
+    BSRI_A_##ISA static void bsri_spread_##S(const bsri_few *f, const bsri_entry *list, const void *pa, const void *pb,        \
+                                             int64_t n, void *pc) {                                                        \
         const int64_t ak = f->ak, bk = f->bk, inner = f->inner, whole = f->rows - f->rows % BSRI_L_##S;                    \
         const int part = (int)(f->rows % BSRI_L_##S);                                                                      \
         const BSRI_M_##S mask = BSRI_MASK_##S(part);                                                                       \
         BSRI_V_##S sum, v;                                                                                                 \
         int64_t i, k, r;                                                                                                   \
         for (i = 0; i < n; i++) {                                                                                          \
-            const BSRI_T_##S *a = (const BSRI_T_##S *)pa + f->list[i].a, *b = (const BSRI_T_##S *)pb;                      \
-            BSRI_T_##S *c = (BSRI_T_##S *)pc + f->list[i].b;                                                               \
+            const BSRI_T_##S *a = (const BSRI_T_##S *)pa + list[i].a, *b = (const BSRI_T_##S *)pb;                         \
+            BSRI_T_##S *c = (BSRI_T_##S *)pc + list[i].b;                                                                  \
             for (r = 0; r < whole; r += BSRI_L_##S) {                                                                      \
                 for (sum = BSRI_LOAD_##S(c + r), k = 0; k < inner; k++)                                                    \
                     sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), BSRI_LOAD_##S(a + r + k * ak), sum);                      \
@@ -6293,13 +6608,13 @@ BSRI_DEFINE_SPREAD(v5d, v5, 8)
 #endif
 /* Few rows, number by number: a vector that is loaded beside one just stored would have to wait for it. */
 #define BSRI_DEFINE_SPREAD_LITTLE(NAME, T)                                                                \
-    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {          \
+    static void NAME(const bsri_few *f, const bsri_entry *list, const void *pa, const void *pb, int64_t n, void *pc) { \
         const int64_t ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                           \
         const T *b = (const T *)pb;                                                                       \
         int64_t i, k, r;                                                                                  \
         for (i = 0; i < n; i++) {                                                                         \
-            const T *a = (const T *)pa + f->list[i].a;                                                    \
-            T *c = (T *)pc + f->list[i].b, sum;                                                           \
+            const T *a = (const T *)pa + list[i].a;                                                       \
+            T *c = (T *)pc + list[i].b, sum;                                                              \
             if (rows == 3 && inner == 3) {                                                                \
                 const T *a1 = a + ak, *a2 = a1 + ak, x0 = b[0], x1 = b[bk], x2 = b[2 * bk];               \
                 c[0] += a[0] * x0 + a1[0] * x1 + a2[0] * x2, c[1] += a[1] * x0 + a1[1] * x1 + a2[1] * x2; \
@@ -6314,20 +6629,12 @@ BSRI_DEFINE_SPREAD(v5d, v5, 8)
     }
 BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f32, float)
 BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f64, double)
-static void bsri_few_spread(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t n, void *c) {
-    if (f->rows <= 3 && compute == BSR_F64) bsri_spread_f64(f, a, b, n, c);
-    else if (f->rows <= 3) bsri_spread_f32(f, a, b, n, c);
-    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, a, b, n, c));
-    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_spread_v, (f, a, b, n, c));
-}
-/* Lanes of a vector. */
-static int bsri_lanes(int isa, int compute) {
-    const int size = compute == BSR_F64 ? 8 : 4;
-#if BSRI_X86
-    if (isa >= BSR_ISA_AVX2) return (isa == BSR_ISA_AVX512 ? 64 : 32) / size;
-#endif
-    (void)isa;
-    return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
+static void bsri_few_spread(int isa, int compute, const bsri_few *f, const bsri_entry *list, const void *a, const void *b,
+                            int64_t n, void *c) {
+    if (f->rows <= 3 && compute == BSR_F64) bsri_spread_f64(f, list, a, b, n, c);
+    else if (f->rows <= 3) bsri_spread_f32(f, list, a, b, n, c);
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, list, a, b, n, c));
+    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_spread_v, (f, list, a, b, n, c));
 }
 /* Can dots read this type where it is? What they can't is packed for them, but integers. */
 static int bsri_dots_read(int isa, int compute, int dtype) {
@@ -6336,7 +6643,7 @@ static int bsri_dots_read(int isa, int compute, int dtype) {
 }
 static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
-    if (dtype == compute && bsri_few_small_dots(isa, compute, f, a, b, t, end, c)) return;
+    (void)dtype; /* x86 alone converts as it loads */
     f->tail = f->inner % bsri_lanes(isa, compute);
     if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
 #if BSRI_X86
@@ -6395,11 +6702,6 @@ typedef struct bsri_product {
 } bsri_product;
 static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
-#if defined(__GNUC__)
-#define BSRI_ALIGN64 __attribute__((aligned(64)))
-#else
-#define BSRI_ALIGN64
-#endif
 #define BSRI_TILE_ROWS 64   /* rows of an output tile at most */
 #define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
 #define BSRI_DEPTH_BYTES 256 /* products gathered per walk, times the element size: 16 KB of packed b stay in L1 */
@@ -6547,8 +6849,9 @@ typedef struct bsri_side { /* one side of the products */
     int64_t size;      /* bytes per element */
     int64_t rs, cs;
 } bsri_side;
-enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
-enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: of the transposed product */
+enum { BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX, BSRI_RAW_BYTES = 8192, BSRI_COUNTED = 1024 };
+/* turned: of the transposed product; small, across: see there */
+enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED, BSRI_FEW_SMALL, BSRI_FEW_ACROSS };
 typedef struct bsri_work {
     int isa, compute;
     int group; /* numbers that are multiplied side by side */
@@ -6558,14 +6861,18 @@ typedef struct bsri_work {
     int64_t depth, limit;      /* products per walk; pairs per walk */
     int64_t first;             /* row of c_tile that the tile starts at: small tiles that follow each other share it */
     int more;                  /* tiles hold sums already, which products are added to */
-    int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
-    bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
+    int few;                   /* BSRI_FEW_*: how few columns are multiplied */
+    int columns;               /* column n of the sums is a line of c_tile, BSRI_FEW_LINE numbers long */
+    bsri_few job;
     bsri_walk walk;
     uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double a_pack[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
+    BSRI_ALIGN64 double raw[BSRI_RAW_BYTES / 8]; /* few: numbers gathered as they are, to be converted at once */
+    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
+    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
 } bsri_work;
 
 static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int64_t cs) {
@@ -6577,14 +6884,18 @@ static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)b
 /* isa: a plan's. Few columns' kernels have no groups. */
 static void bsri_work_isa(bsri_work *w, int isa, int compute, int a, int b) {
     w->isa = bsri_isa_base(isa), w->compute = compute, w->group = a == b && !w->few ? bsri_isa_group(isa, compute, a) : 1;
+    w->columns = w->few != BSRI_FEW_NONE && w->few != BSRI_FEW_ACROSS;
 }
 /* A tile of rows x cols sums starts, or goes on. */
 static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
     int64_t n;
     w->first = first, w->rows = rows, w->cols = cols, w->inner = inner;
     if (w->few) {
-        for (n = 0; n < cols && !w->more; n++)
-            memset(bsri_at(w->c_tile, w->compute, n * BSRI_FEW_LINE + first), 0, (size_t)rows * bsr_dtype_size(w->compute));
+        const int64_t size = (int64_t)bsr_dtype_size(w->compute);
+        for (n = 0; n < cols && !w->more && w->columns; n++)
+            memset(bsri_at(w->c_tile, w->compute, n * BSRI_FEW_LINE + first), 0, (size_t)(rows * size));
+        if (!w->columns && !w->more)
+            memset(bsri_at(w->c_tile, w->compute, first * BSRI_FEW_COLS), 0, (size_t)(rows * BSRI_FEW_COLS * size));
         w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
         w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / inner));
         w->walk.a_at = w->walk.b_at = 0;
@@ -6693,83 +7004,180 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
-/* Few columns: entries of f->inner products each, a and b as they were read or packed; b's columns are bn apart. */
-static void bsri_few_turned(bsri_work *w, const char *a, int64_t a_size, int64_t ak, const char *b, int64_t b_size, int64_t bk,
-                            int64_t bn, const bsri_entry *list, int n, int64_t kc) {
+/* Turned: line t's entries as pairs of the transposed product; b's columns are bn apart. */
+static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_t bn, int64_t t, void *c) {
+    const bsri_few *f = &w->job;
+    const int64_t size = (int64_t)bsr_dtype_size(w->compute);
     bsri_walk *k = &w->walk;
-    int i;
-    for (i = 0; i < n; i++) {
-        const bsri_entry *next = list + (i + BSRI_AHEAD < n ? i + BSRI_AHEAD : n - 1);
-        bsri_pair *pair = w->list + i;
-        pair->a = b + list[i].b * b_size, pair->b = a + list[i].a * a_size;
-        pair->ahead_a = b + next->b * b_size, pair->ahead_b = a + next->a * a_size;
-    }
-    k->list = w->list, k->count = n, k->kc = kc, k->am = bn, k->ak = bk, k->ldb = ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    int64_t i, j, n;
+    const int32_t *at = f->at, *col = f->col, *line = f->line;
+    const int64_t block = f->block * size, step = f->step * size; /* bytes */
+    k->list = w->list, k->kc = f->inner, k->am = bn, k->ak = f->bk, k->ldb = f->ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
     k->group = 0;
-    bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, bsri_at(w->c_tile, w->compute, w->first));
+    for (i = line[t]; i < line[t + 1]; i += n) {
+        n = bsri_min(BSRI_LIST, line[t + 1] - i);
+        for (k->count = 0; k->count < n; k->count++) {
+            const int64_t p = i + k->count;
+            w->list[k->count].a = pb + BSRI_F_B(p), w->list[k->count].b = pa + BSRI_F_A(p);
+        }
+        for (j = 0; j < n; j++) {
+            const bsri_pair *next = w->list + bsri_min(j + BSRI_AHEAD, n - 1);
+            w->list[j].ahead_a = next->a, w->list[j].ahead_b = next->b;
+        }
+        bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, c);
+    }
 }
-/* Lines t to end of the index, or the one line that a list is. */
-static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, int64_t t, int64_t end) {
+/* Lines t to end of the index, whose sums are those from row `row` of c_tile on: both sides as they are read, of type dtype. */
+static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, int64_t t, int64_t end, int64_t row) {
     const int64_t size = (int64_t)bsr_dtype_size(dtype);
     bsri_few *f = &w->job;
     int64_t j;
     f->rows = w->rows;
-    for (j = 0; j < w->cols; j++, b += bn * size) {
-        void *c = bsri_at(w->c_tile, w->compute, j * BSRI_FEW_LINE + w->first);
-        if (w->few == BSRI_FEW_SUMS) bsri_few_sums(w->isa, w->compute, f, a, b, t, end, c);
-        else if (w->few == BSRI_FEW_DOTS) bsri_few_dots(w->isa, w->compute, dtype, f, a, b, t, end, c);
-        else if (w->compute == BSR_F64) bsri_ones_f64(f, a, b, t, end, c);
-        else bsri_ones_f32(f, a, b, t, end, c);
-    }
-}
-static void bsri_few_run_list(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, const bsri_entry *list, int n) {
-    const int64_t size = (int64_t)bsr_dtype_size(dtype);
-    bsri_few *f = &w->job;
-    int32_t line[2];
-    line[0] = 0, line[1] = n;
-    f->line = line, f->list = list, f->at = f->col = NULL, f->block = f->step = f->last = 0;
-    if (w->few == BSRI_FEW_TURNED) bsri_few_turned(w, a, size, f->ak, b, size, f->bk, bn, list, n, f->inner);
-    else bsri_few_run(w, dtype, a, b, bn, 0, 1);
-}
-/* Both sides are read where they are, or what is not is packed: op(A)'s blocks with their contiguous direction kept, b's columns
-   one after another. */
-static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
-    const int dots = w->few <= BSRI_FEW_DOTS;
-    bsri_few *f = &w->job;
-    bsri_entry packed[BSRI_LIST];
-    int64_t k, kc, limit;
-    int i, j, count;
-    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = w->inner;
-    if (w->a.direct && w->b.direct) {
-        bsri_few_run_list(w, w->a.dtype, a, b, w->b.cs, list, n);
+    if (w->few == BSRI_FEW_ACROSS) {
+        bsri_few_across(w->isa, w->compute, f, a, b, w->cols, t, end,
+                        (char *)bsri_at(w->c_tile, w->compute, row * BSRI_FEW_COLS));
         return;
     }
+    for (; t < end && w->few == BSRI_FEW_TURNED; t++, row += w->rows)
+        bsri_few_turned(w, a, b, bn, t, bsri_at(w->c_tile, w->compute, row));
+    for (j = 0; j < w->cols && t < end; j++, b += bn * size) {
+        void *c = bsri_at(w->c_tile, w->compute, j * BSRI_FEW_LINE + row);
+        if (w->few == BSRI_FEW_SMALL) bsri_few_small(w->isa, w->compute, f, a, b, t, end, (char *)c);
+        else if (w->few == BSRI_FEW_SUMS) bsri_few_sums(w->isa, w->compute, f, a, b, t, end, c);
+        else if (w->few == BSRI_FEW_DOTS) bsri_few_dots(w->isa, w->compute, dtype, f, a, b, t, end, c);
+        else bsri_few_ones(w->compute, f, a, b, t, end, c);
+    }
+}
+/* n1 x n2 numbers, s1 and s2 apart, of each of blocks (or pieces of b) `index` p to end, `block` elements each (index null: p),
+   one after another as they are. */
+#define BSRI_DEFINE_GATHER(BITS)                                                                                           \
+    static void bsri_gather##BITS(const void *data, const int32_t *index, int64_t block, int64_t p, int64_t end,           \
+                                  int64_t n1, int64_t s1, int64_t n2, int64_t s2, void *dst) {                             \
+        bsri_raw##BITS *to = (bsri_raw##BITS *)dst;                                                                        \
+        int64_t i, j;                                                                                                      \
+        for (; p < end; p++) {                                                                                             \
+            const bsri_raw##BITS *x = (const bsri_raw##BITS *)data + (index ? index[p] : p) * block;                       \
+            for (i = 0; i < n1; i++, x += s1)                                                                              \
+                for (j = 0; j < n2; j++) *to++ = x[j * s2];                                                                \
+        }                                                                                                                  \
+    }
+BSRI_DEFINE_GATHER(8)
+BSRI_DEFINE_GATHER(16)
+BSRI_DEFINE_GATHER(32)
+BSRI_DEFINE_GATHER(64)
+/* The same as numbers of the sums' type. */
+static void bsri_few_pack(bsri_work *w, const bsri_side *side, const char *data, const int32_t *index, int64_t block, int64_t p,
+                          int64_t end, int64_t n1, int64_t s1, int64_t n2, int64_t s2, void *pack) {
+    const int64_t each = n1 * n2, n = (end - p) * each, size = side->size;
+    const int run = (s2 == 1 || n2 == 1) && (s1 == n2 || n1 == 1), as_is = side->dtype == w->compute;
+    void *to = as_is ? pack : (void *)w->raw;
+    int64_t i;
+    if (run && !index && block == each) { /* blocks one after another */
+        bsri_row_load(w->isa, w->compute, pack, data + p * each * size, side->dtype, 1, n);
+        return;
+    }
+    if (run ? each < 8 : each < 128 && (s2 != 1 || n2 < 6)) { /* little at a time */
+        if (size == 1) bsri_gather8(data, index, block, p, end, n1, s1, n2, s2, to);
+        else if (size == 2) bsri_gather16(data, index, block, p, end, n1, s1, n2, s2, to);
+        else if (size == 4) bsri_gather32(data, index, block, p, end, n1, s1, n2, s2, to);
+        else bsri_gather64(data, index, block, p, end, n1, s1, n2, s2, to);
+        if (!as_is) bsri_row_load(w->isa, w->compute, pack, w->raw, side->dtype, 1, n);
+        return;
+    }
+    for (i = p; i < end; i++) {
+        const char *from = data + (index ? index[i] : i) * block * size;
+        void *one = bsri_at(pack, w->compute, (i - p) * each);
+        if (run && each < 32) memcpy((char *)to + (i - p) * each * size, from, (size_t)(each * size));
+        else if (run) bsri_row_load(w->isa, w->compute, one, from, side->dtype, 1, each);
+        else bsri_tile_load(w->isa, w->compute, one, n2, from, side->dtype, n1, n2, s1, s2);
+    }
+    if (run && each < 32 && !as_is) bsri_row_load(w->isa, w->compute, pack, w->raw, side->dtype, 1, n);
+}
+/* Lines t to end, of which only entries [p, stop) are taken: products k to k + kc; what can't be read in place is packed. */
+static void bsri_few_packed(bsri_work *w, const char *a, const char *b, int64_t k, int64_t kc, int64_t t, int64_t end, int64_t p,
+                            int64_t stop, int64_t row) {
+    const bsri_few job = w->job;
+    bsri_few *f = &w->job;
+    const int by_rows = w->few == BSRI_FEW_ACROSS, kept = job.ak == 1 || job.inner == 1; /* a's rows stay contiguous */
+    const int pack_a = !w->a.direct || job.at;
+    int32_t line[BSRI_FEW_ROWS + 1];
+    int64_t bn = w->b.cs, i;
+    a += k * w->a.cs * w->a.size, b += k * w->b.rs * w->b.size;
+    f->inner = kc, f->line = line;
+    for (i = t; i <= end; i++) line[i - t] = (int32_t)(bsri_max(p, bsri_min(stop, job.line[i])) - p);
+    if (!w->b.direct) {
+        if (by_rows) bsri_few_pack(w, &w->b, b, job.col, job.step, p, stop, kc, w->b.rs, w->cols, w->b.cs, w->b_pack);
+        else bsri_few_pack(w, &w->b, b, job.col, job.step, p, stop, w->cols, w->b.cs, kc, w->b.rs, w->b_pack);
+        for (; w->counted < stop - p; w->counted++) w->count[w->counted] = w->counted;
+        f->col = w->count, f->step = kc * w->cols, f->bk = by_rows ? w->cols : 1, bn = kc, b = (const char *)w->b_pack;
+    } else {
+        f->col = job.col + p;
+    }
+    if (pack_a) {
+        if (kept) bsri_few_pack(w, &w->a, a, job.at, job.block, p, stop, w->rows, w->a.rs, kc, w->a.cs, w->a_pack);
+        else bsri_few_pack(w, &w->a, a, job.at, job.block, p, stop, kc, w->a.cs, w->rows, w->a.rs, w->a_pack);
+        f->at = NULL, f->block = kc * w->rows, f->am = kept ? kc : 1, f->ak = kept ? 1 : w->rows, a = (const char *)w->a_pack;
+    } else {
+        a += p * job.block * w->a.size;
+    }
+    bsri_few_run(w, w->a.direct && w->b.direct ? w->a.dtype : w->compute, a, b, bn, 0, end - t, row);
+    w->job = job;
+}
+/* Blocks in any order, more than caches hold: those of the line after the next are fetched, first and last line of the cache. */
+static void bsri_few_fetch(const bsri_work *w, const char *a, int64_t t) {
+    const bsri_few *f = &w->job;
+    int64_t i;
+    for (i = f->line[t]; i < f->line[t + 1]; i++) {
+        const char *block = a + f->at[i] * f->block * w->a.size;
+        BSRI_PREFETCH(block);
+        BSRI_PREFETCH(block + f->block * w->a.size - 1);
+    }
+}
+/* Lines t to end: what can't be read in place is packed, for as many entries at a time as there is room for. */
+static void bsri_few_go(bsri_work *w, const char *a, const char *b, int64_t t, int64_t end, int far) {
+    const int32_t *line = w->job.line;
+    int64_t k, kc, u, v, p, most, row = w->first;
+    w->job.am = w->a.rs, w->job.ak = w->a.cs, w->job.bk = w->b.rs, w->job.inner = w->inner;
+    if (w->a.direct && w->b.direct && !far) {
+        bsri_few_run(w, w->a.dtype, a, b, w->b.cs, t, end, row);
+        return;
+    }
+    for (; t < end && w->a.direct && w->b.direct; t++, row += w->rows) {
+        if (t + 1 < end) bsri_few_fetch(w, a, t + 1);
+        bsri_few_run(w, w->a.dtype, a, b, w->b.cs, t, t + 1, row);
+    }
     for (k = 0; k < w->inner; k += kc) {
-        kc = bsri_min(w->depth, w->inner - k), limit = kc == w->inner ? w->limit : 1;
-        for (i = 0; i < n; i += count) {
-            count = (int)bsri_min(limit, n - i);
-            for (j = 0; j < count; j++) {
-                const char *from = a + (list[i + j].a + k * w->a.cs) * w->a.size;
-                const char *to = b + (list[i + j].b + k * w->b.rs) * w->b.size;
-                packed[j].a = w->a.direct ? list[i + j].a + k * w->a.cs : j * w->rows * kc;
-                packed[j].b = w->b.direct ? list[i + j].b + k * w->b.rs : j * w->cols * kc;
-                if (!w->a.direct && dots && w->a.rs == kc && w->a.cs == 1)
-                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), 0, from, w->a.dtype, 1,
-                                   w->rows * kc, 0, 1);
-                else if (!w->a.direct)
-                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), dots ? kc : w->rows, from,
-                                   w->a.dtype, dots ? w->rows : kc, dots ? kc : w->rows, dots ? w->a.rs : w->a.cs,
-                                   dots ? w->a.cs : w->a.rs);
-                if (!w->b.direct)
-                    bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, packed[j].b), kc, to, w->b.dtype, w->cols,
-                                   kc, w->b.cs, w->b.rs);
+        kc = bsri_min(w->inner - k, w->depth);
+        most = BSRI_RAW_BYTES / 8; /* numbers of the largest type */
+        if (w->compute != BSR_F64) most *= 2;
+        most = bsri_min(BSRI_COUNTED, most / (kc * bsri_max(w->a.direct && !w->job.at ? 1 : w->rows, w->b.direct ? 1 : w->cols)));
+        most = bsri_max(1, most);
+        for (u = t, row = w->first; u < end; row += (v - u) * w->rows, u = v) {
+            for (v = u; v < end && line[v + 1] - line[u] <= most; v++) {
             }
-            f->inner = kc;
-            if (!w->a.direct) f->am = dots ? kc : 1, f->ak = dots ? 1 : w->rows;
-            if (!w->b.direct) f->bk = 1;
-            bsri_few_run_list(w, w->compute, w->a.direct ? a : (const char *)w->a_pack, w->b.direct ? b : (const char *)w->b_pack,
-                              w->b.direct ? w->b.cs : kc, packed, count);
+            if (v > u) {
+                bsri_few_packed(w, a, b, k, kc, u, v, line[u], line[v], row);
+                continue;
+            }
+            v = u + 1;
+            for (p = line[u]; p < line[v]; p += most) bsri_few_packed(w, a, b, k, kc, u, v, p, bsri_min(line[v], p + most), row);
         }
+    }
+}
+/* A list: offsets from the first entry's, as far as they have 31 bits; entries beyond are a list of their own. */
+static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
+    bsri_few *f = &w->job;
+    int32_t line[2], at[BSRI_LIST], col[BSRI_LIST];
+    int i, from;
+    f->line = line, f->at = at, f->col = col, f->block = f->step = 1;
+    for (from = 0; from < n; from += i) {
+        for (i = 0; from + i < n; i++) {
+            const int64_t x = list[from + i].a - list[from].a, y = list[from + i].b - list[from].b;
+            if (x > INT32_MAX || x < -INT32_MAX || y > INT32_MAX || y < -INT32_MAX) break;
+            at[i] = (int32_t)x, col[i] = (int32_t)y;
+        }
+        line[0] = 0, line[1] = i;
+        bsri_few_go(w, a + list[from].a * w->a.size, b + list[from].b * w->b.size, 0, 1, 0);
     }
 }
 /* n entries at once. Pairs that are read in place and uncut need no more than their addresses. */
@@ -6809,7 +7217,7 @@ enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, 
 typedef struct bsri_engine {
     const bsri_product *job;
     int isa, products_isa, kind, type; /* what all else runs on; a plan's */
-    int few;                           /* BSRI_FEW_* */
+    int few, far;                      /* BSRI_FEW_*; values are more than caches hold */
     int64_t br, bc;                    /* rows and products of an op(A) block */
     int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
@@ -6953,7 +7361,7 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
         f.last = bsri_epilogue_ends(ep) ? ep : NULL;
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
-    if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
+    if (w->columns) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
     else if (e->turned) bsri_finish_turned(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
     else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
@@ -7002,24 +7410,20 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
     const int64_t row = sub * e->sub_rows;
     bsri_few *f = &w->job;
     int64_t r;
-    if (!w->few || w->few == BSRI_FEW_TURNED || !w->a.direct || !w->b.direct || !job->a || job->a->index_dtype != BSR_I32 ||
-        e->kind == BSRI_LIST_SCAN)
-        return 0;
+    if (!w->few || !job->a || job->a->index_dtype != BSR_I32 || e->kind == BSRI_LIST_SCAN) return 0;
     w->rows = bsri_min(e->sub_rows, e->br - row);
     bsri_work_begin(w, 0, count * w->rows, e->width, e->bc);
     w->rows = w->rows / count;
-    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = e->bc;
-    f->list = NULL, f->block = e->a_block, f->step = e->bc * e->b_rs;
     for (r = 0; r < e->reduce; r++) {
         const bsri_sum_step s = bsri_step_of(e, item, r);
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         bsri_cursor_matrix(e, &c, &s, tile);
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
-        f->col = (const int32_t *)(f->at ? c.row : c.col), f->last = job->a->nnz - 1;
-        bsri_few_run(w, job->a->dtype, c.values + row * e->a_rs * w->a.size,
-                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, w->b.cs, tile,
-                     tile + count);
+        f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block, f->step = e->bc * e->b_rs;
+        bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
+                    (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
+                    f->at && e->far && w->few != BSRI_FEW_TURNED);
     }
     return 1;
 }
@@ -7033,12 +7437,15 @@ static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
     const int dtype = bsri_product_dtype(job);
     const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
-    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0;
+    w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0, w->counted = 0;
     bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
     bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
     bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
-    else if (!w->few) w->b.direct = w->b.direct && w->b.cs == 1;
+    else if (w->few == BSRI_FEW_SMALL) w->b.direct = w->b.direct && (w->b.rs == 1 || e->bc == 1 || w->isa == BSR_ISA_PORTABLE);
+    else if (!w->few || w->few == BSRI_FEW_ACROSS) w->b.direct = w->b.direct && w->b.cs == 1;
+    w->job.spread = w->spread;
+    if (w->few == BSRI_FEW_SMALL) bsri_few_spread_out(w->spread, e->bc, e->br, e->a_cs != 1 && e->bc > 1);
 }
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
@@ -7061,22 +7468,49 @@ static void bsri_product_task(void *arg, int64_t task) {
         bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
 }
+/* Are op(A)'s blocks runs of numbers, rows or products of at most a vector one after another, that are best taken as such? Of
+   rows in two pieces at most; of products (turned) in one, and in more than one column where the transposed product does not do
+   better. Of numbers that are converted on the way: where dots, which convert as they load, would use little of their vectors. */
+static int bsri_few_whole(const bsri_engine *e, int64_t lanes, int64_t n, int dtype) {
+    const int64_t most = BSRI_SMALL_VECTORS * lanes, block = e->br * e->bc;
+    const int as_is = dtype == e->job->compute;
+    if (e->a_cs == 1 || e->bc == 1) {
+        if (e->bc > lanes || (e->br > 1 && e->a_rs != e->bc) || block > 2 * most) return 0;
+        return as_is || !bsri_dots_read(e->isa, e->job->compute, dtype) || (e->bc < 4 && n <= 8);
+    }
+    if (e->a_rs != 1 || e->a_cs != e->br || e->br > lanes || block > most) return 0;
+    return n == 1 || (as_is ? e->br <= 4 || n == 2 || n > e->br : e->br <= 3 && n <= 8);
+}
+/* Number by number: integers and portable C, where rows are shorter than two vectors and end in a part of one, which takes dots
+   long; integers in portable C always. */
+static int bsri_few_plainly(const bsri_engine *e, int64_t lanes) {
+    const int ints = e->job->compute == BSR_I32, read = e->b_rs == 1 || e->bc == 1;
+    if (e->a_cs != 1) return 0;
+    if (ints && e->isa == BSR_ISA_PORTABLE) return 1;
+    if (ints && !read) return e->bc < 16;
+    return e->bc < 2 * lanes && e->bc % lanes && !(ints && e->isa == BSR_ISA_AVX512);
+}
 /* How the products with few columns run: along what is contiguous in op(A)'s blocks, where that fills vectors better than the
    columns would. */
 static int bsri_few_mode(const bsri_engine *e) {
     const bsri_product *job = e->job;
     const int64_t n = e->width, lanes = bsri_lanes(e->isa, job->compute), across = bsri_ceil_div(n, lanes);
-    const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1);
-    const int dtype = job->a ? job->a->dtype : job->blocks->dtype;
+    const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1), ints = job->compute == BSR_I32;
+    const int dtype = job->a ? job->a->dtype : job->blocks->dtype, vectors = e->isa != BSR_ISA_PORTABLE && !ints;
     if (n > BSRI_FEW_COLS) return BSRI_FEW_NONE;
-    if (e->br == 1 && e->bc == 1 && n == 1 && dtype == job->compute) return BSRI_FEW_ONES;
+    if (e->br == 1 && e->bc == 1 && n == 1) return BSRI_FEW_ONES;
+    if (by_column && vectors && bsri_few_whole(e, lanes, n, dtype)) return BSRI_FEW_SMALL;
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
-    if (e->a_rs == 1 && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
-    if (e->a_cs != 1) return BSRI_FEW_NONE;
-    if (job->compute == BSR_I32 && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1)))
-        return BSRI_FEW_NONE;
-    if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
-    return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
+    if (by_column && !vectors && bsri_few_plainly(e, lanes)) return BSRI_FEW_SMALL;
+    if (e->a_rs == 1 && (by_column || e->br > lanes || (e->br >= 5 && 3 * n <= 2 * e->br)) &&
+        n * bsri_ceil_div(e->br, lanes) <= e->br * across)
+        return BSRI_FEW_TURNED;
+    if (e->a_cs == 1 && !(ints && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1)))) {
+        if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
+        if (2 * n <= lanes && e->bc >= lanes && e->br >= 16) return BSRI_FEW_DOTS; /* b is transposed on the way */
+    }
+    if (by_column || !vectors || e->kind == BSRI_LIST_SCAN) return BSRI_FEW_NONE;
+    return e->br * e->bc <= (n <= lanes ? 64 : n <= 2 * lanes ? 16 : 0) ? BSRI_FEW_ACROSS : BSRI_FEW_NONE;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -7113,7 +7547,7 @@ static uint64_t bsri_scan_bytes(const bsr_matrix *a, int compute, int64_t width)
 }
 /* c += what c_tile holds. */
 static void bsri_scan_add(const bsri_work *w, char *c, int64_t rs, int64_t cs) {
-    const int turned = w->few != BSRI_FEW_NONE;
+    const int turned = w->columns;
     const int64_t xr = turned ? 1 : w->panel, xc = turned ? BSRI_FEW_LINE : 1;
     int64_t i, j;
     for (i = 0; i < w->rows; i++) {
@@ -7147,9 +7581,8 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
         for (i = 0; i < n; i++) list[i].b *= e->br * rs;
         if (fast) {
             bsri_few *f = &w->job;
-            f->ak = e->a_cs, f->bk = e->b_rs, f->inner = e->bc, f->rows = e->br, f->list = list;
-            bsri_few_spread(w->isa, w->compute, f, c->values, x, n, sums);
-            f->list = NULL; /* the list ends with this call */
+            f->ak = e->a_cs, f->bk = e->b_rs, f->inner = e->bc, f->rows = e->br;
+            bsri_few_spread(w->isa, w->compute, f, list, c->values, x, n, sums);
             continue;
         }
         for (i = 0; i < n; i++)
@@ -7224,7 +7657,7 @@ static void bsri_scan_task(void *arg, int64_t task) {
 /* Sums of `rows` rows from `row` on, in columns from col on, become output. */
 static void bsri_scan_finish(const bsri_scan *s, bsri_work *w, const char *sums, int64_t row, int64_t rows, int64_t col) {
     const bsri_engine *e = s->e;
-    const int64_t at_once = w->few ? 1 : 0, xr = at_once ? 1 : w->panel, xc = at_once ? BSRI_FEW_LINE : 1;
+    const int64_t at_once = w->columns ? 1 : 0, xr = at_once ? 1 : w->panel, xc = at_once ? BSRI_FEW_LINE : 1;
     bsr_position at;
     int64_t i, j, k;
     w->rows = rows;
@@ -7513,6 +7946,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = scaled ? (int)BSRI_FEW_NONE : bsri_few_mode(&e);
+    e.far = job->a && (double)job->a->nnz * (double)(e.br * e.bc) * (double)bsr_dtype_size(job->a->dtype) > 1e6;
     e.gather = 1;
     if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
         e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
@@ -7552,8 +7986,8 @@ static void bsri_sum_term(const bsri_engine *e, bsri_work *w, int64_t item, int6
 }
 /* totals += alpha times what c_tile holds; both end as the type that the epilogue computes in. */
 static void bsri_sum_scale(const bsri_engine *e, bsri_work *w, char *total, int64_t rows, double alpha) {
-    const int64_t lines = w->few ? w->cols : rows, n = w->few ? rows : w->cols;
-    const int64_t ld = w->few ? (int64_t)BSRI_FEW_LINE : w->panel;
+    const int64_t lines = w->columns ? w->cols : rows, n = w->columns ? rows : w->cols;
+    const int64_t ld = w->columns ? (int64_t)BSRI_FEW_LINE : w->panel;
     int64_t i, j;
     for (i = 0; i < lines; i++) {
         char *row = bsri_at(w->c_tile, w->compute, i * ld);
@@ -7608,7 +8042,7 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
     if (s.scaled) shared.compute = term[0].type;
     for (t = 0; t < s.count; t++) {
         bsri_engine *e = &term[t];
-        e->few = bsri_few_mode(e), few = few && e->few;
+        e->few = bsri_few_mode(e), few = few && e->few && e->few != BSRI_FEW_ACROSS;
         e->panel = e->width <= BSRI_FEW_COLS ? (int64_t)BSRI_FEW_COLS : bsri_tile_cols(e->job->compute);
         most = bsri_max(most, e->br), ns += bsri_product_ns(e);
         work += (double)bsri_stored_count(e->job->a) * (double)(e->br * e->bc) / (double)(e->tiles * e->br);
@@ -11854,7 +12288,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
     p = bsri_plan_default(&c);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_gradient(&c, &g, &p));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gradient(&c, &g, &p)));
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -11976,7 +12410,7 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_partial(&c, &g));
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_partial(&c, &g)));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
     bsri_parallel(&c, g.batch.count * g.groups, bsri_work_ns(steps * (double)out->cols * 4.0, 0, steps * 40.0),
@@ -14110,8 +14544,8 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
         BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
                                   s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
     if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_ENTRIES, s, row, BSR_ARG_SOURCE, 0);
-    if (bsri_indices_within(row, s->index_dtype, s->nnz, s->rows) &&
-        bsri_indices_within(s->col_indices, s->index_dtype, s->nnz, s->cols))
+    if (bsri_all_within(c, row, s->index_dtype, s->nnz, s->rows) &&
+        bsri_all_within(c, s->col_indices, s->index_dtype, s->nnz, s->cols))
         return BSR_OK;
     for (i = 0; i < s->nnz; i++) { /* which one? */
         at = bsri_index(row, s->index_dtype, i);
@@ -23760,7 +24194,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
         (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
         p.together = bsri_cuda_biases_fit(&p, 16 / es);
-        if (job->compute == BSR_F64) way = p.together ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
+        if (job->compute == BSR_F64) way = p.together && x->dtype == BSR_F64 ? BSRI_FOR_PIECES : BSRI_FOR_SOFTMAX;
         else if (bsri_cuda_softmax_divides(x, &p) && bsri_cuda_biases_near(&p))
             way = p.biased ? BSRI_FOR_BIASED : BSRI_FOR_PACKED;
     }

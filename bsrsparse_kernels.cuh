@@ -2664,7 +2664,7 @@ __device__ __forceinline__ int bsri_dev_thread(void) {
 #define BSRI_MMA_TIGHT 0
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define BSRI_MMA_FULL 1 /* tiles with 128 sums have no register to spare: up to 8 bytes spilled */
+#define BSRI_MMA_FULL 1 /* what fits elsewhere takes more registers: tiles with 128 sums spill up to 8 bytes */
 #else
 #define BSRI_MMA_FULL 0
 #endif
@@ -2676,7 +2676,7 @@ __device__ __forceinline__ int bsri_dev_thread(void) {
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8 && !L::type::SCALED) return (int)threadIdx.x;
     return bsri_dev_thread();
 }
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
@@ -3218,7 +3218,8 @@ __device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, con
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &state) {
-    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices that are unrolled */
+    /* slices that are unrolled; scales leave no registers for two on sm_80 */
+    constexpr int SIDE = (L::PLAIN && BSRI_MMA_FULL) || (T::SCALED && !BSRI_MMA_NARROW) ? 1 : L::E;
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
@@ -3234,8 +3235,9 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
                 mask = bsri_mma_read16(BSRI_MMA_IN(bsri_column_chunk, part, mask) + 2 * own);
             word = __ballot_sync(~0u, mask >> row & 1);
         }
-        uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* a slice is an entry */
-        if constexpr (T::SCALED) have = bits ? have & 1 ? (1u << L::E) - 1 : 0 : have; /* or a stage is of one */
+        uint32_t have = word >> (entry & 31); /* a slice is an entry */
+        if (T::SCALED && bits) have = 0 - (have & 1); /* or a stage is of one */
+        have &= (1u << L::E) - 1;
         const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
         /* also with nothing to do: else a warp could give a stage back twice before the others have once */
         bsri_mbarrier_wait(full + 8 * stage, state >> 5 & 1);
@@ -3721,7 +3723,8 @@ __device__ __forceinline__ void bsri_gather_finish(const bsri_dev_product &p, ty
     }
 }
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS - (L::EACH == 4 && L::ROWS == 64 && !BSRI_MMA_NARROW))
+    bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef bsri_gather<L> G;
@@ -10101,7 +10104,8 @@ template <class L> struct bsri_softmax_rows {
     }
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS - (sizeof(typename L::real) == 8 && BSRI_MMA_FULL))
+    bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
 #if __CUDA_ARCH__ >= 900
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
 #endif
@@ -16801,7 +16805,8 @@ __device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t
     }
     if (there && lane == 0) b.norm[item * b.candidates + i] = v;
 }
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(128, 4 - BSRI_MMA_FULL)
+    bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lanes = b.lanes, beside = 128 / lanes, dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;

@@ -397,8 +397,8 @@ def matmul_in_its_three_modes_and_gradients():
                 else:
                     close(ctx.matmul(x, y, **how), want, 1e-13)
                     dc = dfull = numbers(want.shape)
-                da = s.with_values(None, "f64") if mode == "dsd" else np.full(a.shape, np.nan)
-                db = s.with_values(None, "f64") if mode == "dds" else np.full(b.shape, np.nan)
+                da = s.with_values(None, bs.F64) if mode == "dsd" else np.full(a.shape, np.nan)
+                db = s.with_values(None, bs.F64) if mode == "dds" else np.full(b.shape, np.nan)
                 ctx.matmul_backward(x, y, dc, da, db, **how)
                 g = op(dfull, tc)
                 for got, wanted, shape, sparse in ((da, op(g @ op(op(b, tb), True), ta), a.shape, mode == "dsd"),
@@ -521,6 +521,70 @@ def sums_of_products():
     close(out, np.maximum(.5 * d + expand(a) @ x + expand(b) @ y + bias, 0), 1e-13)
     refused(lambda: ctx.sum_mm([(a, x), (b, x)]), "BAD_SHAPE")
     raises(lambda: ctx.sum_mm([]), ValueError, "no terms")
+
+
+@case
+def chains_of_products():
+    needs("chain_mm")
+    a, c, x = random_matrix(4, 5, (3, 2)), random_matrix(6, 2, (4, 6)), numbers((10, 7))
+    bias, middle = numbers((12, 1)), np.full((12, 7), np.nan)
+    inside = np.maximum(expand(a) @ x + bias, 0)
+    close(ctx.chain_mm(a, x, c, {"bias": bias, "activation": "relu"}, middle), expand(c) @ inside, 1e-13)
+    close(middle, inside, 1e-14)
+    d, ends = numbers((24, 7)), []
+    timing = bs.Timing(now=bs.CLOCK(lambda _: ends.append(0) or float(len(ends))))
+    e = ctx.exec(timing=timing)
+    close(ctx.chain_mm(a, x, c, input=d, beta=2.0, alpha=.5, activation="relu", exec=e),
+          np.maximum(2 * d + .5 * expand(c) @ expand(a) @ x, 0), 1e-13)
+    assert timing.seconds == 1.0 and len(ends) == 2
+    refused(lambda: ctx.chain_mm(a, x, a), "BAD_SHAPE")
+    p, q, z = numbers((12, 5)), numbers((5, 10)), numbers((12, 3))
+    m, kept = a.with_values(None, bs.F64), a.with_values(None, bs.F64)
+    out = ctx.sampled_chain_mm(p, q, m, z, "tanh", .5, kept, trans=True)
+    stored = expand(a.with_values(np.ones_like(a.stored)))
+    close(expand(kept), .5 * (p @ q) * stored, 1e-14)
+    close(expand(m), np.tanh(.5 * (p @ q) * stored), 1e-14)
+    close(out, expand(m).T @ z, 1e-13)
+
+
+@case
+def mixtures_of_experts():
+    needs("moe_route")
+    tokens, experts, h, f = 37, 5, 6, 4
+    chosen = rng.integers(-1, experts, (tokens, 2)).astype(np.int32)
+    x, weights, dy = numbers((tokens, h)), numbers((tokens, 2)), numbers((tokens, h))
+    r = ctx.moe_route(chosen, experts, block_rows=3)
+    counts, offsets, row_of, slot_of = (r.arrays[n] for n in ("counts", "offsets", "row_of", "slot_of"))
+    equal(counts, np.bincount(chosen[chosen >= 0], minlength=experts).astype(np.int32))
+    for t in range(tokens):
+        for s in range(2):
+            row = row_of[t, s]
+            assert (row < 0) == (chosen[t, s] < 0)
+            assert row < 0 or (offsets[chosen[t, s]] <= row < offsets[chosen[t, s] + 1] and slot_of[row] == 2 * t + s)
+    gathered = ctx.moe_gather(r, x, weights)
+    want = np.zeros((r.rows, h))
+    for row in np.flatnonzero(slot_of >= 0):
+        want[row] = weights.flat[slot_of[row]] * x[slot_of[row] // 2]
+    close(gathered, want, 1e-15)
+    m = ctx.moe_topology(r, f, block_cols=2, dtype=bs.F64, transposed=True)
+    gate, up, w2 = numbers((h, experts * f)), numbers((h, experts * f)), numbers((experts * f, h))
+    kept = [m.with_values(None, bs.F64) for _ in range(2)]
+    y = ctx.sampled_gated(gathered, gate, up, m, "relu", *kept)
+    rows = offsets[-1]  # what is behind is not in use
+    mine = np.zeros((r.rows, experts * f))
+    for e in range(experts):
+        mine[offsets[e]:offsets[e + 1], e * f:(e + 1) * f] = 1
+    close(expand(kept[0])[:rows], (want @ gate * mine)[:rows], 1e-13)
+    hidden = np.maximum(want @ gate, 0) * (want @ up) * mine
+    close(expand(y)[:rows], hidden[:rows], 1e-12)
+    back = ctx.dense_mm(y, w2)
+    close(ctx.dense_mm(y, gathered, trans=True), hidden.T @ want, 1e-11)  # by the index
+    summed = numbers((tokens, h))
+    expected = 2 * summed + sum(np.where(row_of[:, s:s + 1] >= 0, weights[:, s:s + 1] * back[row_of[:, s]], 0) for s in range(2))
+    close(ctx.moe_scatter(r, back, weights, summed, 2.0), expected, 1e-12)
+    slopes = np.stack([np.where(row_of[:, s] >= 0, (back[row_of[:, s]] * dy).sum(-1), 0) for s in range(2)], -1)
+    close(ctx.moe_weight_gradient(r, back, dy), slopes, 1e-12)
+    refused(lambda: ctx.moe_route(chosen, experts, block_rows=3, rows=3), "CAPACITY")
 
 
 def conv_by_loops(x, w, stride, pad, dilation, groups):
@@ -665,7 +729,7 @@ def weights_in_files():
     crow, col = pattern(4, 5, .5, np.int64)
     shared = [np.broadcast_to(x, (2,) + x.shape) for x in (crow, col)]
     items["many"] = bs.make(*shared, numbers((2, len(col), 2, 3), np.float32), (8, 15))
-    items["strided"] = random_matrix(3, 3, (2, 4)).with_values(None, "f64")
+    items["strided"] = random_matrix(3, 3, (2, 4)).with_values(None, bs.F64)
     items["strided"] = items["strided"].with_values(numbers(items["strided"].stored.shape[::-1]).T)
     items["ragged"] = ctx.from_block_mask(rng.random((3, 4, 5)) < .4, (2, 3), ragged=True)
     items["pattern"] = bs.make(crow, col, None, (12, 10), (3, 2))

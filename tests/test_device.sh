@@ -46,10 +46,11 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ bsri_item bsri_dev_matrix_item' '^/. A step of the sum'
         from bsrsparse_kernels.cuh '^template <class F> struct bsri_dev_scalar' '^/. The activations of'
         from bsrsparse_kernels.cuh '^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation' '^/. What a warp.s epilogue'
-        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. The n-th tile of an item'
+        from bsrsparse_kernels.cuh '^template <class L> struct bsri_simt ' '^/. Scales of an operand: where'
         from bsrsparse_kernels.cuh '^/. Piece number of row' '^#ifdef BSRI_MMA_CODE'
         from bsrsparse_kernels.cuh '^/. 16 x 64 elements by pieces of eight' '^/. --- fetching'
-        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^/. f32 by FFMA: a lane owns'
+        from bsrsparse_kernels.cuh '^/. threadIdx.x. Tiles that leave no registers' '^template <class T, class L> struct bsri_mma_factors<T, L, true>'
+        from bsrsparse_kernels.cuh '^template <class T, class L> struct bsri_mma_consumer' '^/. f32 by FFMA: a lane owns'
         echo 'template <class T, class L>'
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_mma_lay' '^template <class T, class L>'
         from bsrsparse_kernels.cuh '^/. The row that stored block' '^template <class L>'
@@ -92,9 +93,9 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         section bsrsparse_kernels.cuh product-wgmma
         from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
         from bsrsparse.h '^/. Asks for what runs best' '^static int bsri_cuda_ask_sampled'
-    } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));/thread = (int)threadIdx.x;/' \
-        -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));/x = (int)threadIdx.x;/' \
-        -e 's/bsri_mbarrier_wait(/warp_wait(/' -e 's/asm volatile("prefetch.global.L1.*/{}/' -e '/asm volatile("mov.b32 %0, %1;"/s/asm.*/x = sum;/' \
+    } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));/x = (int)threadIdx.x;/' \
+        -e 's/bsri_mbarrier_wait(/warp_wait(/' -e 's/asm volatile("prefetch.global.L1.*/{}/' \
+        -e '/asm volatile("mov.b32 %0, %1;"/s/asm.*/x = sum;/' \
         -e '/asm volatile("mul.rn.f32 %0/s/asm.*/x = sum * alpha;/; /cvt.rn.f32.s32 f, %1; mul/s/asm.*/x = (float)sum * alpha;/' \
         -e 's/__shared__ \(bsri_wgmma_storage<L::GROUP>\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + WGMMA_STATIC_AT);/' \
         -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT);/' > "$w/scales.inc"
@@ -184,7 +185,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
     exec "$w/attention_checks" "$@"
 fi
 {
-    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
+    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices

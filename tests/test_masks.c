@@ -394,7 +394,8 @@ TEST(pool_bad) {
         static int32_t counts[4];
         bsr_dense x, out;
         bsr_exec e = t_exec(0);
-        int kind = BSR_REDUCE_MEAN, status;
+        bsr_status status;
+        int kind = BSR_REDUCE_MEAN;
         int64_t block = 6, stride = 0;
         void *memory;
         bt_case("%d", k);

@@ -384,6 +384,49 @@ TEST(few_columns_cpu) {
                 run_few(&c);
             }
 }
+/* Few columns of lines longer than what is packed at once, and of A^T by its index with more values than caches hold: right, and
+   the same bits for any number of threads. */
+TEST(few_columns_long) {
+    static const int64_t shapes[][5] = {/* block, rows and columns of blocks, stored */
+                                        {1, 1, 3, 4000, 9000}, {2, 2, 2, 1500, 2400}, {3, 3, 40, 90, 2000}, {5, 3, 3, 400, 900},
+                                        {8, 8, 50, 60, 2200},  {1, 7, 2, 900, 1300},  {7, 1, 2, 900, 1300}};
+    static const int threads[] = {1, 2, 5};
+    static const int widths[] = {1, 4, 8, 16};
+    bsr_context *ctx[3];
+    size_t k, i;
+    int t, n, way;
+    for (i = 0; i < BT_COUNT(threads); i++) {
+        bsr_context_desc d = BSR_ZERO;
+        d.backend = BSR_BACKEND_CPU, d.threads = threads[i];
+        CHECK_INT(bsr_create(&d, &ctx[i], NULL), BSR_OK);
+    }
+    for (k = 0; k < BT_COUNT(shapes); k++)
+        for (t = 0; t < 5; t++)
+            for (n = 0; n < 4; n++)
+                for (way = 0; way < 2; way++) { /* A, A^T by its index */
+                    addmm c = (bt_case("%lldx%lld, %s, N %d, way %d", (long long)shapes[k][0], (long long)shapes[k][1],
+                                       bsr_dtype_name(dtypes[t]), widths[n], way), addmm_new());
+                    const int type = dtypes[t], out = type == BSR_I8 ? BSR_I32 : type;
+                    const int64_t *w = shapes[k];
+                    t_spec s = t_spec_of(type, w[way], w[1 - way], w[2 + way], w[3 - way], w[4]);
+                    bsr_exec e = t_exec(0);
+                    bsr_dense first;
+                    ref_result want;
+                    s.kind = FILL_SIGNED, c.a = t_matrix(&s), c.trans = way ? BSR_TRANS_A : 0;
+                    if (way) t_attach_transposed(&c.a);
+                    c.b = t_random(type, way ? c.a.rows : c.a.cols, widths[n], bt_below(2) ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                    want = ref_dense_addmm(0, NULL, 1, c.trans, &c.a, &c.b, NULL, out, 0);
+                    output_for(&c, out, ROW), first = c.out;
+                    for (i = 0; i < BT_COUNT(threads); i++) {
+                        output_for(&c, out, ROW);
+                        if (!i) first = c.out;
+                        if (!RUN_OK(bsr_dense_mm(ctx[i], c.trans, &c.a, &c.b, &c.out, &e))) continue;
+                        if (!i) REF_COMPARE(&c.out, &want, REF_MAY_BE_ZERO);
+                        else CHECK(!memcmp(first.data, c.out.data, (size_t)(c.out.rows * widths[n]) * bsr_dtype_size(out)));
+                    }
+                }
+    for (i = 0; i < BT_COUNT(threads); i++) bsr_destroy(ctx[i]);
+}
 /* A^T without its index, of matrices that are worth parts of sums and pieces of out: the same bits for any number of threads,
    with a workspace and without, also where out is the input; the logger is told once per key. */
 static int told;
@@ -1582,6 +1625,7 @@ int main(int argc, char **argv) {
         {"bytes", bytes},
         {"few_columns", few_columns},
         {"few_columns_cpu", few_columns_cpu},
+        {"few_columns_long", few_columns_long},
         {"transposed_without_index", transposed_without_index},
         {"f32_precisions", f32_precisions},
         {"types_and_layouts", types_and_layouts},

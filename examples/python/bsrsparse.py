@@ -58,6 +58,7 @@ ALLOC, FREE = C.CFUNCTYPE(ptr, C.c_size_t, ptr), C.CFUNCTYPE(None, ptr, ptr)
 LOG = C.CFUNCTYPE(None, C.c_int, C.c_int, text, ptr)
 TASK = C.CFUNCTYPE(None, ptr, i64)
 PARALLEL_FOR = C.CFUNCTYPE(None, ptr, i64, TASK, ptr)
+CLOCK = C.CFUNCTYPE(f64, ptr)
 
 
 def struct(name, *fields):
@@ -95,9 +96,10 @@ TuneRow = struct("bsr_tune_row", (i32, "gpu op dtype out_dtype block_rows block_
                                        "tile_cols split stages order gain"))
 TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows"),
                   (i32, "gpu_count gpu_capacity row_count row_capacity"))
+Timing = struct("bsr_timing", (ptr, "begin end"), (CLOCK, "now"), (ptr, "user"), (f64, "seconds"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
-              (to(TuneRow), "key"), (ptr, "device_status timing"))
+              (to(TuneRow), "key"), (ptr, "device_status"), (to(Timing), "timing"))
 Scales = struct("bsr_scales", (to(Dense), "scale"), (i64, "group_rows group_cols"), (u32, "flags"), (i32, "reserved"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"), (to(Scales), "a_scales b_scales"))
@@ -113,6 +115,7 @@ BlockLists = struct("bsr_block_lists", (ptr, "counts indices"), (i64, "width"), 
                     (i64, "full_width"))
 Select = struct("bsr_select", (to(Dense), "scores q k"), (f64, "scale"), (i64, "top_k"), (f64, "top_p threshold"),
                 (i64, "first local"), (i32, "combine"), (u32, "flags"), (i64, "causal_offset reserved"))
+Routing = struct("bsr_moe_routing", (i64, "tokens slots experts rows block_rows"), (ptr, "counts offsets row_of slot_of status"))
 Lengths = struct("bsr_lengths", (ptr, "q_lengths k_lengths key_counts"), (i64, "key_counts_stride"))
 Pages = struct("bsr_pages", (ptr, "table"), (i64, "stride"))
 AttentionExtra = struct("bsr_attention_extra", (to(Dense), "row_max d_lse d_relative_bias"), (to(MatrixStruct), "d_scores"),
@@ -147,15 +150,16 @@ Climb = struct("bsr_climb", (i32, "count max_step"), (f64, "least_gain"), (to(te
 TuneOutput = struct("bsr_tune_output", (ptr, "data"), (u64, "bytes"), (i32, "dtype reserved"))
 TuneProgress = struct("bsr_tune_progress", (f64, "seconds best reference"), (i32, "evaluated failed wrong reserved"),
                       (to(Plan), "plan"))
-CALL, NOW = C.CFUNCTYPE(i32, to(Exec), ptr), C.CFUNCTYPE(f64, ptr)
+CALL = C.CFUNCTYPE(i32, to(Exec), ptr)
 PLAN_TARGET, PROGRESS = C.CFUNCTYPE(f64, to(Plan), ptr), C.CFUNCTYPE(C.c_int, to(TuneProgress), ptr)
 TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec"), (to(TuneOutput), "outputs"),
-                  (i32, "output_count"), (u32, "flags"), (to(TuneRows), "table"), (f64, "min_gain time_limit"), (NOW, "now"),
+                  (i32, "output_count"), (u32, "flags"), (to(TuneRows), "table"), (f64, "min_gain time_limit"), (CLOCK, "now"),
                   (PLAN_TARGET, "target"), (PROGRESS, "progress"), (i32, "max_step reserved"))
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
-STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Select, Lengths, AttentionExtra,
+STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Timing, Exec, Scales, Epilogue,
+                                   Operand, Routing, Pages, Term, ConvShape, MapOptions, SoftmaxOptions, BlockLists, Select,
+                                   Lengths, AttentionExtra,
                                    AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout, FileInfo,
                                    FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
 
@@ -173,6 +177,15 @@ operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_strin
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
 int sum_mm(ptr, f64, dense*, term*, i64, epilogue*, dense*, exec*)
+int chain_mm(ptr, u32, matrix*, dense*, epilogue*, dense*, f64, dense*, f64, matrix*, epilogue*, dense*, exec*)
+int sampled_chain_mm(ptr, u32, f64, dense*, dense*, map_options*, matrix*, matrix*, f64, dense*, f64, dense*, epilogue*, \
+    dense*, exec*)
+int sampled_gated(ptr, int, dense*, dense*, dense*, matrix*, matrix*, matrix*, exec*)
+i64 moe_rows(i64, i64, i64, i64) | int moe_route(ptr, dense*, moe_routing*, exec*)
+int moe_topology(ptr, moe_routing*, matrix*, exec*) | int moe_transposed_index(ptr, moe_routing*, matrix*, ptr, u64, exec*)
+int moe_gather(ptr, moe_routing*, dense*, dense*, dense*, exec*)
+int moe_scatter(ptr, f64, dense*, moe_routing*, dense*, dense*, dense*, exec*)
+int moe_weight_gradient(ptr, moe_routing*, dense*, dense*, dense*, exec*)
 dense dense_image(ptr, int, int, int, ptr, i64, i64) | dense dense_filter(ptr, int, int, conv_shape*, i64, i64)
 i64 conv_size(conv_shape*, int, i64) | int conv_prune(ptr, dense*, f64, int, matrix*, exec*)
 int conv(ptr, f64, dense*, f64, u32, conv_shape*, matrix*, dense*, epilogue*, dense*, exec*)
@@ -713,9 +726,12 @@ class Context:
         return bool(self.c.supports(self._ctx, self.library.ops.get(op, op), code_of(dtype), code_of(out or dtype), rows, cols))
 
     def exec(self, flags=0, stream=0, plan=None, max_grid=(), workspace=None, table=None, key=None, device_status=None,
-             threads=0):
-        """What may come with each call, as its exec=; workspace and device_status are arrays; threads: at most so many."""
+             threads=0, timing=None):
+        """What may come with each call, as its exec=; workspace and device_status are arrays; threads: at most so many. timing: a
+        Timing, with two events of CUDA's, or on the CPU with a clock: Timing(now=CLOCK(lambda _: time.perf_counter()))."""
         e = Exec(stream=stream, flags=flags, threads=threads)
+        if timing is not None:
+            e.timing = C.pointer(timing)
         if plan is not None:
             e.plan = C.pointer(plan)
         e.max_grid[:len(max_grid)] = [n or 0 for n in max_grid]
@@ -726,7 +742,7 @@ class Context:
         if key is not None:
             e.key = C.pointer(key)
         e.device_status = address(device_status)
-        e.kept = plan, workspace, table, key, device_status
+        e.kept = plan, workspace, table, key, device_status, timing
         return e
 
     def query(self, name, *arguments, exec=None, **more):
@@ -829,7 +845,35 @@ class Context:
         self.call("sum_mm", beta, self._dense(input, "input"), made, len(terms), e, d, exec=exec)
         return out
 
-    def _epilogue(self, left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data):
+    def chain_mm(self, a, b, c, inner=None, middle=None, input=None, beta=None, alpha=1.0, trans_a=False, trans_c=False, out=None,
+                 dtype=None, exec=None, **epilogue):
+        """op(c) inner(op(a) b), with the epilogue of dense_addmm; inner: a dict of the same. middle: where op(a) b goes, or
+        None."""
+        a, c, v = self._matrix(a, "a"), self._matrix(c, "c"), self._dense(b, "b")
+        shape = broadcast(a, v, c) + (c.cols if trans_c else c.rows, v.cols)
+        out, d = self._result(out, shape, dtype or v.dtype, b)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("chain_mm", TRANS_A * trans_a | TRANS_C * trans_c, a, v, self._epilogue(**(inner or {})),
+                  self._dense(middle, "middle", out=True), beta, self._dense(input, "input"), alpha, c,
+                  self._epilogue(**epilogue), d, exec=exec)
+        return out
+
+    def sampled_chain_mm(self, mat1, mat2, middle, c, function="none", scale=1.0, product=None, low=0.0, high=0.0, dropout_p=0.0,
+                         dropout_seed=0, input=None, beta=None, alpha=1.0, trans=False, out=None, dtype=None, exec=None,
+                         **epilogue):
+        """op(m) c, m = function(scale mat1 mat2) at the stored blocks of middle, whose values receive m where it has any;
+        product: a matrix that receives scale mat1 mat2, or None. The rest is as in dense_addmm."""
+        x, y, m = self._dense(mat1, "mat1"), self._dense(mat2, "mat2", row=True), self._matrix(middle, "middle", True)
+        v, f = self._dense(c, "c"), MapOptions(function=MAPS.get(function, function), low=low, high=high, dropout_p=dropout_p,
+                                               dropout_seed=dropout_seed)
+        out, d = self._result(out, broadcast(x, y, m, v) + (m.cols if trans else m.rows, v.cols), dtype or v.dtype, c)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("sampled_chain_mm", TRANS_A if trans else 0, scale, x, y, f, self._matrix(product, "product", True), m, beta,
+                  self._dense(input, "input"), alpha, v, self._epilogue(**epilogue), d, exec=exec)
+        return out
+
+    def _epilogue(self, left_alpha=None, right_alpha=None, bias=None, activation="none", alpha_ptr=None, beta_ptr=None,
+                  user_data=None):
         e = Epilogue(alpha_ptr=address(alpha_ptr), beta_ptr=address(beta_ptr), user_data=user_data,
                      activation=ACTIVATIONS.get(activation, activation))
         for name, x, row in (("left_alpha", left_alpha, False), ("right_alpha", right_alpha, True), ("bias", bias, True)):
@@ -881,6 +925,76 @@ class Context:
             out = out.with_values(None, dtype or (I32 if x.dtype == I8 else x.dtype))
         beta = (0.0 if input is None else 1.0) if beta is None else beta
         self.call("sampled_addmm", beta, source, alpha, x, y, self._matrix(out, "out", True), exec=exec)
+        return out
+
+    def sampled_gated(self, mat1, gate, up, pattern=None, activation="silu", gate_out=None, up_out=None, out=None, dtype=None,
+                      exec=None):
+        """activation(mat1 gate) * (mat1 up) at the stored blocks of pattern: a Matrix, or into out; gate_out, up_out: matrices
+        that receive the two products."""
+        x, g, u = self._dense(mat1, "mat1"), self._dense(gate, "gate"), self._dense(up, "up")
+        if out is None:
+            out = self._matrix(pattern, "pattern").with_values(None, dtype or x.dtype)
+        self.call("sampled_gated", ACTIVATIONS.get(activation, activation), x, g, u,
+                  *(self._matrix(m, name, True) for m, name in ((out, "out"), (gate_out, "gate_out"), (up_out, "up_out"))),
+                  exec=exec)
+        return out
+
+    # mixtures of experts
+
+    def moe_route(self, chosen, experts, block_rows=128, rows=None, status=None, exec=None):
+        """The routing of tokens whose experts (int32 or int64 [tokens, slots]) a router has chosen; rows: the capacity, by
+        default enough for any. Its arrays are counts, offsets, row_of, slot_of; status: a uint64 or int64 array of one, or
+        None."""
+        v = self._dense(chosen, "chosen")
+        rows = self.c.moe_rows(v.rows, v.cols, experts, block_rows) if rows is None else rows
+        r = Routing(v.rows, v.cols, experts, max(rows, 0), block_rows)
+        r.arrays = {name: empty(chosen, shape, I32) for name, shape in (
+            ("counts", (experts,)), ("offsets", (experts + 1,)), ("row_of", (v.rows, v.cols)), ("slot_of", (r.rows,)))}
+        for name, array in r.arrays.items():
+            setattr(r, name, address(array))
+        r.status, r.told = address(status), status
+        self.call("moe_route", v, r, exec=exec)
+        return r
+
+    def moe_topology(self, r, columns, block_cols=128, index="i32", dtype=F32, transposed=False, exec=None):
+        """The block-diagonal pattern of a routing, `columns` for each expert, with its transposed index where asked for."""
+        each, b = columns // block_cols, r.block_rows
+        like, blocks = r.arrays["counts"], r.rows // b * each
+        m = make(empty(like, (r.rows // b + 1,), index), empty(like, (blocks,), index), None, (r.rows, r.experts * columns),
+                 (b, block_cols), 0)
+        m.dtype = code_of(dtype)
+        self.call("moe_topology", r, m, exec=exec)
+        if not self.cuda:  # the capacity is the number of blocks now
+            m = make(m.crow, m.col[:m.nnz], None, (m.rows, m.cols), m.block, 0)
+            m.dtype = code_of(dtype)
+        if transposed:
+            count = u64()
+            self.call("transposed_index_size", m, C.byref(count), exec=exec)
+            buffer = self.memory(count.value)
+            self.call("moe_transposed_index", r, m, address(buffer), count.value, exec=exec)
+            m.transposed_index, m.views = address(buffer), {"transposed_index": buffer}
+        return m
+
+    def moe_gather(self, r, x, weights=None, out=None, dtype=None, exec=None):
+        """Rows of tokens, times weights [tokens, slots], by experts; zeros in all others."""
+        v = self._dense(x, "x")
+        out, d = self._result(out, (r.rows, v.cols), dtype or v.dtype, x)
+        self.call("moe_gather", r, v, self._dense(weights, "weights"), d, exec=exec)
+        return out
+
+    def moe_scatter(self, r, x, weights=None, input=None, beta=None, out=None, dtype=None, exec=None):
+        """beta input + the weighted sum of each token's rows of x."""
+        v = self._dense(x, "x")
+        out, d = self._result(out, (r.tokens, v.cols), dtype or v.dtype, x)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("moe_scatter", beta, self._dense(input, "input"), r, v, self._dense(weights, "weights"), d, exec=exec)
+        return out
+
+    def moe_weight_gradient(self, r, x, dy, out=None, dtype=None, exec=None):
+        """The gradient of moe_scatter for its weights."""
+        v = self._dense(x, "x")
+        out, d = self._result(out, (r.tokens, r.slots), dtype or v.dtype, x)
+        self.call("moe_weight_gradient", r, v, self._dense(dy, "dy"), d, exec=exec)
         return out
 
     # convolutions
@@ -1333,7 +1447,8 @@ class Context:
         memory = (TuneOutput * max(len(outputs), 1))(*[TuneOutput(address(x), x.nbytes, code_of(x.dtype), 0) for x in outputs])
         clock = now or time.perf_counter
         d = TuneDesc(call=CALL(once), exec=exec or self.exec(), outputs=memory, output_count=len(outputs), flags=flags,
-                     min_gain=min_gain, time_limit=time_limit, max_step=max_step, now=NOW(guard(raised, lambda _: clock(), 0.0)))
+                     min_gain=min_gain, time_limit=time_limit, max_step=max_step,
+                     now=CLOCK(guard(raised, lambda _: clock(), 0.0)))
         if table is not None:
             d.table = C.pointer(table.rows)
         if target:

@@ -594,7 +594,7 @@ static bsr_status call_moe_transposed_index(const bsr_context *ctx, const bsr_ex
     char *buffer;
     bsr_exec size = *ex;
     bsr_status status;
-    size.query = NULL, size.plan = NULL;
+    size.query = NULL, size.plan = NULL, size.timing = NULL;
     status = bsr_transposed_index_size(ctx, &m, &bytes, &size);
     if (status) return status;
     buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
@@ -1517,12 +1517,11 @@ TEST(plans_bind) {
 /* The plan says why no faster tier runs. */
 TEST(plans_say_why) {
     static const struct {
-        int block, block_cols, columns, dtype, shift, why;
-    } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {16, 8, 48, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {24, 64, 3072, BSR_F64, 0, BSR_WHY_BLOCK},
-                 {8, 16, 768, BSR_F32, 0, BSR_WHY_BLOCK},
-                 {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
+        int block, block_cols, columns, dtype, shift, tier, why;
+    } cases[] = {{3, 24, 1152, BSR_BF16, 0, 1, BSR_WHY_BLOCK}, {24, 24, 16, BSR_BF16, 0, 1, BSR_WHY_BLOCK},
+                 {16, 8, 20, BSR_F64, 0, 1, BSR_WHY_BLOCK},    {8, 16, 768, BSR_F32, 0, 1, BSR_WHY_BLOCK},
+                 {24, 24, 1152, BSR_BF16, 0, 2, BSR_WHY_BLOCK}, {24, 64, 3072, BSR_F64, 0, 2, BSR_WHY_DTYPE},
+                 {64, 64, 3072, BSR_BF16, 1, 2, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
     bsr_context *ctx;
@@ -1543,10 +1542,11 @@ TEST(plans_say_why) {
                             cases[i].dtype);
         b = bsr_dense_row_major(p[3], cases[i].dtype, n, cases[i].columns);
         c = bsr_dense_row_major(p[4], cases[i].dtype, n, cases[i].columns);
-        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.kernel, 1),
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.kernel, cases[i].tier),
             CHECK_INT(plan.refused, cases[i].why);
         bsr_plan_string(&plan, line, sizeof line);
-        CHECK(strstr(line, "simt kernel") != NULL), CHECK(strstr(line, "; not mma: ") != NULL);
+        CHECK(strstr(line, cases[i].tier == 1 ? "simt kernel" : "mma kernel") != NULL);
+        CHECK(strstr(line, cases[i].tier == 1 ? "; not mma: " : "; not wgmma: ") != NULL);
         if (getenv("SAY")) puts(line);
     }
     bsr_destroy(ctx);
@@ -1996,9 +1996,9 @@ TEST(tuned_rows) {
     b.cols = c.cols = 2048; /* near */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.match, BSR_TUNE_NEAREST_N),
         CHECK_INT(plan.tile_cols, 128);
-    a.values = (char *)p[2] + 2; /* the row's tier can't: passed over */
+    a.values = (char *)p[2] + 2; /* the row's kernel can't: passed over */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC),
-        CHECK_INT(plan.kernel, 1);
+        CHECK_INT(plan.kernel, 2), CHECK_INT(plan.reason, BSR_WHY_GATHERED);
     CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_VALUES);
     a.values = p[2], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);

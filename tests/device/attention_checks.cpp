@@ -61,6 +61,11 @@ static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
 static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 0; }
 static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 0; }
 static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 0; }
+/* Attention has no 8-bit floats; loads and stores of any type name them. */
+static bool bsri_dev_is_f8(int dtype) { return dtype == BSR_E4M3 || dtype == BSR_E5M2; }
+static float bsri_dev_f8_number(uint8_t code, bool e5m2) { return (float)bsri_load_f64(&code, e5m2 ? BSR_E5M2 : BSR_E4M3, 0); }
+static float bsri_dev_odd(double v) { return bsri_f64_to_f32_odd(v); }
+static uint32_t bsri_dev_f8_codes(float, float, bool) { abort(); }
 #include "attention.inc"
 
 /* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */

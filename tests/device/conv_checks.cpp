@@ -20,9 +20,6 @@ static inline void *aligned(size_t bytes, size_t align) { /* of 3 cases in 4: el
 struct __nv_bfloat16 {
     uint16_t u;
 };
-struct __half2 {
-    __half x, y;
-};
 struct __nv_bfloat162 {
     __nv_bfloat16 x, y;
 };
@@ -33,22 +30,16 @@ static uint16_t rounded(double v, int dtype) {
 }
 static __half __float2half_rn(float v) { return {rounded((double)v, BSR_F16)}; }
 static __half __double2half(double v) { return {rounded(v, BSR_F16)}; }
-static __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
 static float __bfloat162float(__nv_bfloat16 b) { return bsri_bits_f32((uint32_t)b.u << 16); }
 static __nv_bfloat16 __float2bfloat16_rn(float v) { return {rounded((double)v, BSR_BF16)}; }
 static __nv_bfloat16 __double2bfloat16(double v) { return {rounded(v, BSR_BF16)}; }
 static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t how) {
-    const uint64_t all = (uint64_t)y << 32 | x;
-    uint32_t r = 0;
-    for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
-    return r;
-}
 static float bsri_dev_exp2(float x) { return exp2f(x); }
 static float bsri_dev_inverse(float x) { return 1 / x; }
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
+static int bsri_dev_thread() { return (int)threadIdx.x; }
 
 /* --- shared memory by 32 bits, copies, matrices --- */
 static char bsri_shared[128 << 10] __attribute__((aligned(1024)));
@@ -110,7 +101,7 @@ template <class T> static void bsri_mma(float (&c)[4], const uint32_t (&a)[4], u
 }
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
-    static void split(uint32_t (&)[1][4]) {}
+    static void split(uint32_t (&)[1][4], uint32_t) {}
     static void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
         bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }

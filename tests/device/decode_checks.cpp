@@ -158,6 +158,7 @@ static bsr_status device_attention(const bsr_context *ctx, double scale, const b
 }
 #define bsr_attention device_attention
 #define main decode_main
+#define TEST_DECODE
 #include "test_decode.c"
 #undef main
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* scales_checks.cpp: test_scales.c and test_f8.c against the kernels of products of 8-bit operands by mma.sync and wgmma, and those
+/* scales_checks.cpp: test_scales.c and test_f8.c against kernels of products of 8-bit operands by mma.sync and wgmma, and those
    of simt with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. Cut out of the
    sources, as they stand, into scales.inc by tests/test_device.sh; what they need of others is here. Products that other kernels
    take stay the CPU's. Arguments: as of the test; before them --wgmma: with tier wgmma. */

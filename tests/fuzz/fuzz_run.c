@@ -267,7 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             if (call == 22) {
                 int64_t i;
                 for (i = 0; i < r && form & 2; i++) l.counts[i] = (int32_t)(l.width > 1);
-                for (i = 0; i < r * l.width && form & 2 && c; i++) l.indices[i] = (int32_t)(i % c);
+                for (i = 0; l.width > 0 && i < r * l.width && form & 2 && c; i++) l.indices[i] = (int32_t)(i % c);
                 for (i = 0; i < r && form & 1 && form & 2; i++) l.full_counts[i] = 0;
                 s = bsr_matrix_make(r * br, c * bc, br, bc, cap, fuzz_alloc((size_t)(r + 1) * 4), fuzz_alloc((size_t)cap * 4),
                                     BSR_I32, NULL, BSR_F32);
