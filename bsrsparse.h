@@ -279,17 +279,18 @@
      33/32 2^-6 |A||B| more, 2^-12 |A||B| was met. With BSR_EXEC_FAST_ACCUM they may stay there all along, which is up to a
      third faster: the bound is min(1, 33/32 k 2^-13) |A||B| more, k products in the row. Numbers of either sign lose 2^-12 |A||B|
      then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
-     Tier wgmma takes sampled products with block sides of 64 and 128 (or multiples) and both operands stored along the products:
-     mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that a query names is there; without
-     it, for blocks of 32, and for all other products, mma runs, by exact f16; smaller ones run by simt.
+     Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
+     (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
+     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
 
    SCALES
      bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
      one for all, rows, columns, groups along the products (1 x 128 and 128 x 128 on either side, or any), or stored blocks:
      see bsr_scales. They are of bsr_dense_addmm; other calls with an epilogue refuse them (BSR_ITEM_SCALES). Scales that are the
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
-     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on mma where they are f32 and change
-     every 32 products (or multiples), else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
+     change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
+     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u.
 
    BLOCK MASKS
@@ -19265,6 +19266,8 @@ enum {
     BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
 #define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
+#define BSRI_KERNELS_PROMOTED(X, name, n, D, block, ...) \
+    X(PRODUCT_PROMOTED_##name##_##D, n, PROMOTED, WGMMA, D, block, PROMOTED, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
 #define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
     X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
@@ -19331,13 +19334,18 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
-    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled))                   \
+    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
-    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)))
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
+    BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
+    BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
+    BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
+    BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
@@ -20235,9 +20243,10 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
-/* Kernels divide numbers of lines and products by groups in 32 bits. */
+/* Kernels divide numbers of lines and products by groups in 32 bits, of an operand without scales, too. */
 static void bsri_narrow_scales(bsri_scaling *s) {
-    s->line_group = bsri_min(s->line_group, INT32_MAX), s->along_group = bsri_min(s->along_group, INT32_MAX);
+    s->line_group = bsri_max(1, bsri_min(s->line_group, INT32_MAX));
+    s->along_group = bsri_max(1, bsri_min(s->along_group, INT32_MAX));
 }
 static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
 /* Do scales change only where `step` products end, if at all? */
@@ -21040,6 +21049,13 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
 static int bsri_wgmma_promotes(const bsri_dev_product *p) {
     return bsri_dev_scaled(p) || (bsri_is_f8(p->a.dtype) && !p->fast);
 }
+/* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
+static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
+    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+                         (double)p->a.nnz * (double)s->block;
+    if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+}
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
     const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
     bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
@@ -21058,8 +21074,8 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     if (bytes && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
-    if (bsri_is_f8(dt)) return BSR_WHY_DTYPE; /* mma has them, and scales (note N38) */
-    if (bsri_dev_scaled(p)) return BSR_WHY_SCALES;
+    if (!bsri_wgmma_scales(p, &p->a_scales) || !bsri_wgmma_scales(p, &p->b_scales)) return BSR_WHY_SCALES;
+    if (bsri_dev_scaled(p) && dt == BSR_I8 && p->br < 128) return BSR_WHY_SCALES; /* two blocks of a stage: no registers */
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;

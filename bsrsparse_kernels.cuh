@@ -5853,14 +5853,17 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
-    const int lane = bsri_wgmma_thread<L>() % 32, cols = t.cols, pad = 36;
+    constexpr int pad = L::PROMOTED ? 32 : 36; /* promoted: no room; eights of neighbouring rows change places instead */
+    static_assert(16 * pad * 4 <= L::SPARE, "a warp's own memory");
+    const int lane = bsri_wgmma_thread<L>() % 32, cols = t.cols;
+    const auto place = [&](int r, int c) { return r * pad + (L::PROMOTED && by_rows ? c ^ (r & 3) << 3 : c); };
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
         bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, 1.0f);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {
-            float2 *const to = (float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2);
+            float2 *const to = (float2 *)(spare + place(lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2));
             if (integer) *(int2 *)to = make_int2((int)x[i], (int)x[i + 1]);
             else *to = make_float2((float)x[i], (float)x[i + 1]);
         }
@@ -5871,7 +5874,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                       inside = by_rows        ? min(8, cols - n - c)
                                : n + c < cols ? 8
                                               : 0;
-            float *const from = spare + r * pad + c;
+            float *const from = spare + place(r, c);
             if (inside <= 0) continue;
             if (integer) f.eight(m.p, (uint32_t *)from, by_rows ? 1 : pad, t.row + r, t.col + n + c, by_rows, inside);
             else f.eight(m.p, from, by_rows ? 1 : pad, t.row + r, t.col + n + c, by_rows, inside);

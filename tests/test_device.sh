@@ -88,9 +88,16 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         section bsrsparse_kernels.cuh product-simt
         section bsrsparse_kernels.cuh product-mma-load
         section bsrsparse_kernels.cuh product-mma
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_tensor_item' '^/. -----'
+        for s in schedule lists load epilogue mainloop; do section bsrsparse_kernels.cuh product-wgmma-$s; done
+        section bsrsparse_kernels.cuh product-wgmma
         from bsrsparse.h '^/. What the choosers are asked for' '^/. Tensor maps are made by'
         from bsrsparse.h '^/. Asks for what runs best' '^static int bsri_cuda_ask_sampled'
     } | sed -e '/extern __shared__/d' -e 's/asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));/x = (int)threadIdx.x;/' \
+        -e 's/bsri_mbarrier_wait(/warp_wait(/' -e 's/asm volatile("prefetch.global.L1.*/{}/' \
+        -e '/asm volatile("mov.b32 %0, %1;"/s/asm.*/x = sum;/' \
+        -e '/asm volatile("mul.rn.f32 %0/s/asm.*/x = sum * alpha;/; /cvt.rn.f32.s32 f, %1; mul/s/asm.*/x = (float)sum * alpha;/' \
+        -e 's/__shared__ \(bsri_wgmma_storage<L::GROUP>\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + WGMMA_STATIC_AT);/' \
         -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT);/' > "$w/scales.inc"
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c

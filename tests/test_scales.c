@@ -101,7 +101,8 @@ TEST(steps) {
         const int64_t br = sides[bt_below(6)], bc = bt_below(2) ? br : sides[bt_below(6)];
         const int64_t n0 = bt_range(1, 3), n1 = bt_range(1, 2);
         const int64_t n = dims ? bt_range(1, 20) : bt_below(2) ? 16 * bt_range(1, 9) : bt_range(1, 140);
-        const int64_t down = 260 / br + 1, across = 520 / bc + 1, along = 32 * bt_range(0, 5), lines = bt_range(0, 40);
+        const int64_t down = 260 / br + 1, across = 520 / bc + 1, each = bt_below(2) ? 32 : 128;
+        const int64_t along = each * bt_range(0, 128 / each + 1), lines = bt_below(2) ? bt_range(0, 40) : 64 * bt_range(0, 2);
         t_spec s = t_spec_of(a_type, br, bc, bt_range(1, trans ? across : down), bt_range(1, trans ? down : across), 0);
         bsr_scales sa, sb;
         bsr_matrix a;
@@ -128,8 +129,8 @@ TEST(steps) {
             sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, BSR_F32, a.rows, a.cols, &a,
                            batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
         if (b_kind)
-            sb = scales_by(32 * bt_range(0, 5), bt_range(0, 40), 0, BSR_F32, b.rows, b.cols, NULL,
-                           batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
+            sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0, BSR_F32, b.rows, b.cols,
+                           NULL, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
         want = ref_dense_addmm(beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, out.dtype, 0);
         if (RUN_OK(bsr_dense_addmm(t_any_context(), beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);

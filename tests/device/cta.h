@@ -59,6 +59,8 @@ static __half __ushort_as_half(unsigned short u) { return {u}; }
 static float __half2float(__half h) { return bsri_f16_to_f32(h.u); }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
@@ -160,6 +162,8 @@ static unsigned __reduce_min_sync(unsigned, unsigned v) {
     return least;
 }
 static unsigned __reduce_max_sync(unsigned, unsigned v) { return ~__reduce_min_sync(~0u, ~v); }
+static int __reduce_max_sync(unsigned, int v) { return (int)(__reduce_max_sync(~0u, (unsigned)v ^ 1u << 31) ^ 1u << 31); }
+static int __reduce_min_sync(unsigned, int v) { return (int)(__reduce_min_sync(~0u, (unsigned)v ^ 1u << 31) ^ 1u << 31); }
 static unsigned __reduce_add_sync(unsigned, unsigned v) {
     const uint64_t *slot = exchange(v);
     unsigned sum = 0;
@@ -250,8 +254,10 @@ static int bsri_tensor_map(const bsr_context *, bsri_tma_map *map, int dtype, co
     return 1;
 }
 static void bsri_tma_prefetch(const bsri_tma_map *) {}
-/* Where a byte stands in atoms of 8 lines of 128 bytes. */
-static uint32_t swizzled(uint32_t at, int swizzle) { return swizzle == 128 ? at ^ (at >> 7 & 7) << 4 : at; }
+/* Where a byte stands in atoms of 8 lines of 128 bytes, or of 64. */
+static uint32_t swizzled(uint32_t at, int swizzle) {
+    return swizzle == 128 ? at ^ (at >> 7 & 7) << 4 : swizzle == 64 ? at ^ (at >> 7 & 3) << 4 : at;
+}
 struct tma_load {
     uint32_t to, barrier;
     tensor t;
@@ -295,22 +301,66 @@ static void run_loads(bool all) { /* in any order */
     }
 }
 
-/* --- cp.async: copies of 16 bytes --- */
+/* --- tensor stores: what they read is read as late as it may --- */
+struct tma_store {
+    uint32_t from;
+    tensor t;
+    int at[4], group;
+    void run(void) const {
+        const int64_t lines = (int64_t)t.box[1] * t.box[2] * t.box[3];
+        uint32_t in = from;
+        for (int64_t line = 0; line < lines; line++)
+            for (int c = 0; c < t.box[0]; c++, in += (uint32_t)t.bytes) {
+                int64_t n = line, offset = 0;
+                bool inside = at[0] + c >= 0 && at[0] + c < t.size[0];
+                for (int i = 1; i < 4; i++) {
+                    const int64_t k = at[i] + n % t.box[i];
+                    n /= t.box[i], inside &= k >= 0 && k < t.size[i], offset += k * t.stride[i - 1];
+                }
+                if (inside)
+                    memcpy((char *)(uintptr_t)t.base + offset + (at[0] + c) * t.bytes, shared_at(swizzled(in, t.swizzle)),
+                           (size_t)t.bytes);
+            }
+    }
+};
+static std::vector<tma_store> stores[CTA];
+static int store_group[CTA];
+static void bsri_tma_store(const bsri_tma_map *map, uint32_t from, int c0, int c1, int c2, int c3, uint64_t) {
+    tma_store s = {from, {}, {c0, c1, c2, c3}, store_group[threadIdx.x]};
+    memcpy(&s.t, map, sizeof s.t);
+    if (late) stores[threadIdx.x].push_back(s);
+    else s.run();
+}
+static void bsri_tma_commit(void) { store_group[threadIdx.x]++; }
+template <int N> static void bsri_tma_wait_read(void) {
+    std::vector<tma_store> &mine = stores[threadIdx.x];
+    size_t n = 0;
+    for (; n < mine.size() && mine[n].group < store_group[threadIdx.x] - N; n++) mine[n].run();
+    mine.erase(mine.begin(), mine.begin() + (long)n);
+}
+
+/* --- cp.async: copies of 16 bytes, or 4 --- */
 struct async_copy {
     uint32_t to;
     const char *from;
-    int bytes, group;
+    int bytes, group, size;
 };
 static std::vector<async_copy> copies[CTA];
 static int copy_group[CTA];
 static void run_copy(const async_copy &c) {
     char *to = shared_at(c.to);
-    memset(to, 0, 16);
+    memset(to, 0, (size_t)c.size);
     if (c.bytes > 0) memcpy(to, c.from, (size_t)c.bytes);
 }
 static void bsri_cp_async(uint32_t to, const void *from, int bytes = 16) {
-    const async_copy c = {to, (const char *)from, bytes, copy_group[threadIdx.x]};
+    const async_copy c = {to, (const char *)from, bytes, copy_group[threadIdx.x], 16};
     if (to % 16 || (bytes && (uintptr_t)from % 16)) bt_fail(__FILE__, __LINE__, "a copy of 16 bytes is not aligned");
+    if (late) copies[threadIdx.x].push_back(c);
+    else run_copy(c);
+}
+static void bsri_cp_async_4(uint32_t to, const void *from) {
+    const async_copy c = {to, (const char *)from, 4, copy_group[threadIdx.x], 4};
+    if (to % 4 || (uintptr_t)from % 4) bt_fail(__FILE__, __LINE__, "a copy of 4 bytes is not aligned");
     if (late) copies[threadIdx.x].push_back(c);
     else run_copy(c);
 }
@@ -351,42 +401,60 @@ template <int LINE> static uint64_t bsri_wgmma_desc(uint32_t at, uint32_t far) {
     return bsri_wgmma_desc_bits(LINE, far) | bsri_wgmma_desc_address(at) >> 4;
 }
 struct wgmma_step { /* of a warpgroup; what each thread said */
-    int n, dtype, across, told, group; /* columns; op(B)'s products lie across lines */
-    float *d[128];
+    int n, a_type, b_type, across, told, group; /* columns; op(B)'s products lie across lines */
+    void *d[128];
     const uint32_t *a[128]; /* null: in shared memory */
     uint64_t desc_a, desc_b;
     int keep[128];
 
-    float number(const char *at) const {
+    static float number(const char *at, int dtype) {
+        static float bytes[32][256];
         uint16_t h;
+        if (bsr_dtype_size(dtype) == 1) {
+            if (bytes[dtype][1] == 0)
+                for (int i = 0; i < 256; i++) {
+                    const uint8_t u = (uint8_t)i;
+                    bytes[dtype][i] = (float)bsri_load_f64(&u, dtype, 0);
+                }
+            return bytes[dtype][(uint8_t)*at];
+        }
         memcpy(&h, at, 2);
         return dtype == BSR_F16 ? bsri_f16_to_f32(h) : bsri_bf16_to_f32(h);
     }
-    float operand(uint64_t desc, int line, int k, bool turned) const {
+    static float operand(uint64_t desc, int dtype, int line, int k, bool turned) {
         const uint32_t at = (uint32_t)(desc & 0x3fff) << 4, far = (uint32_t)(desc >> 16 & 0x3fff) << 4;
-        const uint32_t eight = (uint32_t)(desc >> 32 & 0x3fff) << 4;
+        const uint32_t eight = (uint32_t)(desc >> 32 & 0x3fff) << 4, bytes = (uint32_t)bsr_dtype_size(dtype);
+        const int swizzle = desc >> 62 == 1 ? 128 : 64;
         uint32_t place;
         if (turned)
             place = at + (uint32_t)(line / 64) * far + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2);
-        else place = at + (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
-        return number(shared_at(swizzled(place, 128)));
+        else place = at + (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * swizzle) + (uint32_t)k * bytes;
+        return number(shared_at(swizzled(place, swizzle)), dtype);
     }
     void run(void) const {
-        static float a_of[64][16], b_of[256][16];
+        static float a_of[64][32], b_of[256][32];
+        const int bytes = (int)bsr_dtype_size(a_type), ks = 32 / bytes, each = 4 / bytes; /* products; of a register */
         for (int m = 0; m < 64; m++)
-            for (int k = 0; k < 16; k++) {
-                const int t = m / 16 * 32 + m % 8 * 4 + k % 8 / 2;
+            for (int k = 0; k < ks; k++) {
+                const int t = m / 16 * 32 + m % 8 * 4 + k % (4 * each) / each;
                 const uint32_t *w = a[t];
-                a_of[m][k] = w ? number((const char *)&w[m % 16 / 8 + k / 8 * 2] + k % 2 * 2) : operand(desc_a, m, k, false);
+                a_of[m][k] = w ? number((const char *)&w[m % 16 / 8 + k / (4 * each) * 2] + k % each * bytes, a_type)
+                               : operand(desc_a, a_type, m, k, false);
             }
         for (int j = 0; j < n; j++)
-            for (int k = 0; k < 16; k++) b_of[j][k] = operand(desc_b, j, k, across);
+            for (int k = 0; k < ks; k++) b_of[j][k] = operand(desc_b, b_type, j, k, across);
         for (int t = 0; t < 128; t++)
             for (int i = 0; i < n / 2; i++) {
                 const int m = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8, j = i / 4 * 8 + t % 4 * 2 + i % 2;
-                float s = keep[t] ? d[t][i] : 0;
-                for (int k = 0; k < 16; k++) s += a_of[m][k] * b_of[j][k];
-                d[t][i] = s;
+                if (a_type == BSR_I8) {
+                    int32_t s = keep[t] ? ((int32_t *)d[t])[i] : 0;
+                    for (int k = 0; k < ks; k++) s += (int32_t)a_of[m][k] * (int32_t)b_of[j][k];
+                    ((int32_t *)d[t])[i] = s;
+                } else {
+                    float s = keep[t] ? ((float *)d[t])[i] : 0;
+                    for (int k = 0; k < ks; k++) s += a_of[m][k] * b_of[j][k];
+                    ((float *)d[t])[i] = s;
+                }
             }
     }
 };
@@ -396,13 +464,14 @@ struct warpgroup {
     meeting together;
 };
 static warpgroup warpgroups[CTA / 128];
-template <int N> static void wgmma_say(int dtype, int across, float *d, const uint32_t *a, uint64_t x, uint64_t y, int keep) {
+template <int N>
+static void wgmma_say(int a_type, int b_type, int across, void *d, const uint32_t *a, uint64_t x, uint64_t y, int keep) {
     const unsigned t = threadIdx.x % 128;
     warpgroup &w = warpgroups[threadIdx.x / 128];
     const long at = w.said[t]++ - w.first;
     if (at == (long)w.steps.size()) w.steps.push_back(wgmma_step());
     wgmma_step &s = w.steps[(size_t)at];
-    if (!s.told++) s.n = N, s.dtype = dtype, s.across = across, s.desc_a = x, s.desc_b = y;
+    if (!s.told++) s.n = N, s.a_type = a_type, s.b_type = b_type, s.across = across, s.desc_a = x, s.desc_b = y;
     if (s.n != N || s.desc_a != x || s.desc_b != y) bt_fail(__FILE__, __LINE__, "threads of a warpgroup differ in a wgmma");
     s.d[t] = d, s.a[t] = a, s.keep[t] = keep, s.group = (int)w.committed[t];
     if (!late && s.told == 128) s.run();
@@ -425,12 +494,13 @@ template <int PENDING> static void bsri_wgmma_wait(void) {
     while (w.together.turn == now) yield();
 }
 template <class T, int N> static void bsri_wgmma_done(T (&)[N]) {}
-template <class T, int N, int TA = 0, int TB = 0> struct bsri_wgmma {
-    static void ss(float (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {
-        wgmma_say<N>(T::DTYPE, TB, d, NULL, a, b, keep);
+template <class T, int N, int TA = 0, int TB = 0> struct bsri_wgmma { /* TA, TB: of 8-bit floats which format they are */
+    static constexpr int BYTE = T::BYTES == 1, A = BYTE && TA ? BSR_E5M2 : T::DTYPE, B = BYTE && TB ? BSR_E5M2 : T::DTYPE;
+    static void ss(typename T::sum (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {
+        wgmma_say<N>(A, B, BYTE ? 0 : TB, d, NULL, a, b, keep);
     }
-    static void rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int keep = 1) {
-        wgmma_say<N>(T::DTYPE, TB, d, a, 0, b, keep);
+    static void rs(typename T::sum (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int keep = 1) {
+        wgmma_say<N>(A, B, BYTE ? 0 : TB, d, a, 0, b, keep);
     }
 };
 
@@ -448,6 +518,7 @@ static void run_cta(void) {
     for (warpgroup &w : warpgroups) w = warpgroup();
     for (int k = 0; k < CTA; k++) copies[k].clear(), arrivals[k].clear(), copy_group[k] = 0;
     arrivals_left = 0;
+    for (int k = 0; k < CTA; k++) stores[k].clear(), store_group[k] = 0;
     loads.clear(), left = (int)blockDim.x, idle = 0;
     for (int k = 0; k < (int)blockDim.x; k++) {
         coroutine *t = &threads[k];
@@ -482,6 +553,8 @@ static void run_cta(void) {
     }
     for (warpgroup &w : warpgroups)
         if (!w.steps.empty()) bt_fail(__FILE__, __LINE__, "a wgmma was never waited for");
+    for (int k = 0; k < CTA; k++)
+        if (!stores[k].empty()) bt_fail(__FILE__, __LINE__, "a tensor store was never waited for");
 }
 static long launches;
 template <class P> static void launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t grid, unsigned of) {

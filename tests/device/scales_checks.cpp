@@ -1,7 +1,7 @@
-/* scales_checks.cpp: test_scales.c and test_f8.c against the kernels of products of 8-bit operands by mma.sync, and those of simt
-   with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. tests/test_device.sh cuts
-   the sections out of the sources, as they stand, into scales.inc; what they need of others is here. Products that other kernels
-   take stay the CPU's. */
+/* scales_checks.cpp: test_scales.c and test_f8.c against kernels of products of 8-bit operands by mma.sync and wgmma, and those
+   of simt with scales, run on the host by cta.h, with the host side that chooses them and lays operands anew. Cut out of the
+   sources, as they stand, into scales.inc by tests/test_device.sh; what they need of others is here. Products that other kernels
+   take stay the CPU's. Arguments: as of the test; before them --wgmma: with tier wgmma. */
 #define BSRI_CHOOSERS
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
@@ -21,6 +21,11 @@ static inline void *aligned(size_t bytes, size_t align) { /* of 3 cases in 4: el
 struct alignas(16) double2 {
     double x, y;
 };
+struct int2 {
+    int x, y;
+};
+static int2 make_int2(int x, int y) { return {x, y}; }
+#define __noinline__
 static double2 make_double2(double x, double y) { return {x, y}; }
 struct __nv_bfloat16 {
     uint16_t u;
@@ -68,9 +73,14 @@ template <class T> static T atomicOr(T *at, T bits) {
 
 /* --- shared memory by 32 bits, matrices, mma.sync --- */
 #define bsri_shared bsri_flash_memory
-enum { STATIC_AT = 216 << 10 }; /* dynamic shared memory ends where the static one of a kernel stands */
+enum { STATIC_AT = 216 << 10, WGMMA_STATIC_AT = 224 << 10 }; /* dynamic shared memory ends where the static one stands */
 static void *__cvta_shared_to_generic(uint32_t at) { return shared_at(at); }
 static void bsri_cp_async_l1(uint32_t to, const void *from) { bsri_cp_async(to, from); }
+/* Whole warps wait, and their lanes go on together, as a GPU has them do: a lane that came late could find the next phase. */
+static void warp_wait(uint32_t at, uint32_t parity) {
+    bsri_mbarrier_wait(at, parity);
+    __syncwarp();
+}
 static void bsri_producer_sync(void) { bsri_named_sync(1, 128); }
 template <class T> static T shared_read(uint32_t at) {
     T v;
@@ -139,7 +149,47 @@ template <> void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], u
 /* --- what the sections need of others --- */
 #define BSRI_MMA_CODE
 static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 0; }
-static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 0; }
+#define BSRI_WGMMA_CODE
+static int bsri_image_map(const bsr_context *, bsri_tma_map *, int, const bsri_dev_im2col *, int32_t, int32_t, int) { return 0; }
+static void bsri_tma_load_image(uint32_t, const bsri_tma_map *, uint32_t, int, int, const int32_t (&)[4], uint32_t) {}
+static uint32_t bsri_im2col_lead(const bsri_dev_im2col &, uint32_t) { return 0; }
+static void bsri_im2col_at(const bsri_dev_im2col &, uint32_t, int32_t (&)[4]) {}
+static uint64_t bsri_l2_policy(bool) { return 0; }
+static void bsri_dev_prefetch(const void *, uint32_t = 0) {}
+static bool bsri_named_any(int, int, bool yes) { return yes; } /* of other types than those here */
+static int bsri_mbarrier_test(uint32_t at, uint32_t parity) { return barrier_at(at)->phase != parity; }
+static float __fadd_rn(float a, float b) { return a + b; }
+static float bsri_mma_read_float(uint32_t at) { return shared_read<float>(at); }
+static float2 bsri_mma_read_pair(uint32_t at) { return shared_read<float2>(at); }
+static uint4 bsri_mma_read128(uint32_t at) { return shared_read<uint4>(at); }
+template <class T> static void shared_write(uint32_t at, T v) {
+    if (at % sizeof v) bt_fail(__FILE__, __LINE__, "a store at %u of shared memory", at);
+    memcpy(shared_at(at), &v, sizeof v);
+}
+static void bsri_mma_put_pair(uint32_t at, float2 x) { shared_write(at, x); }
+static void bsri_mma_put16(uint32_t at, uint4 x) { shared_write(at, x); }
+static void bsri_wgmma_put(uint32_t at, uint32_t x) { shared_write(at, x); }
+static void bsri_wgmma_put(uint32_t at, uint32_t x, uint32_t y) { shared_write(at, make_uint2(x, y)); }
+static uint4 bsri_dev_load16(const char *from) { return *(const uint4 *)from; }
+template <class T> static void bsri_wgmma_unset(T &sum) { memset(&sum, 0xff, sizeof sum); }
+static void bsri_cp_async_if(uint32_t, const void *, uint32_t) {}
+static void bsri_wgmma_load_if(uint32_t (&)[4], uint32_t, uint32_t) {}
+static void bsri_wgmma_load_t_if(uint32_t (&)[4], uint32_t, uint32_t) {}
+static void stmatrix(uint32_t to, const uint32_t (&r)[4], bool turned) {
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t *of = exchange(to);
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned e = 0; e < 2; e++) {
+            const unsigned row = turned ? lane % 4 * 2 + e : lane / 4, col = turned ? lane / 4 : lane % 4 * 2 + e;
+            shared_write(shuffled<uint32_t>(of, 8 * i + row) + col * 2, (uint16_t)(r[i] >> 16 * e));
+        }
+}
+static void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    stmatrix(to, {r0, r1, r2, r3}, false);
+}
+static void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    stmatrix(to, {r0, r1, r2, r3}, true);
+}
 static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 0; }
 static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 0; }
 static long ran[1024], staged, indexed;
@@ -175,7 +225,13 @@ static bsr_status bsri_cuda_copies(const bsri_call *, const bsri_dev_copies *lis
 static bsr_status bsri_cuda_status(const bsri_call *, int error) { return error ? BSR_UNSUPPORTED : BSR_OK; }
 static int bsri_cuda_queue(const bsri_call *) { return 0; }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int queue);
-template <class T> static uint32_t bsri_pack(float, float) { return 0; } /* of other types */
+template <int DTYPE> struct bsri_dev_dtype;
+template <class T> struct packed {
+    static uint32_t pack(float x, float y) {
+        return rounded((double)x, T::DTYPE) | (uint32_t)rounded((double)y, T::DTYPE) << 16;
+    }
+};
+template <class T> static uint32_t bsri_pack(float x, float y) { return packed<T>::pack(x, y); }
 #include "scales.inc"
 
 template <class P> static int launched(void (*kernel)(const P, bsri_gate), const void *parameters, const bsri_choice *c) {
@@ -184,7 +240,8 @@ template <class P> static int launched(void (*kernel)(const P, bsri_gate), const
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     static_assert(sizeof(bsri_mma_scaled_storage) <= 11 << 10, "what the host leaves for it");
-    if (c->shared > STATIC_AT) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
+    if (c->shared > (c->tier == BSRI_TIER_WGMMA ? WGMMA_STATIC_AT : STATIC_AT))
+        bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     ran[c->kernel]++;
     switch (c->kernel) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
@@ -195,6 +252,15 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 224, F8, bsri_mma_f8, 32, 32, 2)
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 226, F8, bsri_mma_f8, 64, 64, 1)
         BSRI_KERNELS_MMA_SCALED(BSRI_X, 228, F8, bsri_mma_f8_scaled)
+#define BSRI_WGMMA(number, ...) \
+    case number: return launched(&bsri_product_wgmma<bsri_wgmma_ss<__VA_ARGS__>>, parameters, c);
+        BSRI_WGMMA(380, bsri_mma_i8, 256, 64)
+        BSRI_WGMMA(381, bsri_mma_i8, 256)
+        BSRI_WGMMA(382, bsri_mma_f8, 256, 64)
+        BSRI_WGMMA(383, bsri_mma_f8, 256)
+        BSRI_WGMMA(384, bsri_mma_f8, 256, 64, true)
+        BSRI_WGMMA(385, bsri_mma_f8, 256, 128, true)
+        BSRI_WGMMA(387, bsri_mma_i8_scaled, 256, 128, true)
 #undef BSRI_X
 #define SIMT(number, A, S) \
     case number: return launched(&bsri_product_simt<bsri_simt_tile<A, S, 16, 128, 2, 4, true>>, parameters, c);
@@ -205,6 +271,7 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     }
 }
 /* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */
+static int most = BSRI_TIER_MMA; /* tier */
 /* The dense operand, mostly laid by one of the ways that tensor cores want. */
 static bsr_dense laid(const bsr_dense *b, int columns) {
     const int64_t unit = 16 / (int64_t)bsr_dtype_size(b->dtype), item = (b->rows + unit) * (b->cols + unit);
@@ -231,8 +298,10 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
     bsr_exec e = *c->exec;
     bsri_call call = *c;
     if (!BT_WANTED || !job->a || e.query || e.plan || bsr_dtype_size(job->a->dtype) != 1) return 0;
-    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = BSRI_TIER_MMA, gpu.cc_major = 9;
+    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most;
+    gpu.cc_major = 9, gpu.tensor_map = &gpu;
     if (bt_below(8) == 0) gpu.tier = BSRI_TIER_SIMT;
+    if (bt_below(4) == 0) e.flags |= BSR_EXEC_FAST_ACCUM;
     if (!e.workspace && bt_below(2))
         e.workspace_bytes = 4 << 20, e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
     /* small ones would not be laid anew: a plan tells them to be, if that way there is */
@@ -241,11 +310,13 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
                                     BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH};
     const int first = e.workspace && bt_below(2) ? (int)bt_below(6) : 6, step = bt_below(2) ? 1 : 5;
     call.ctx = &gpu, call.exec = &e;
-    if (bt_below(8)) b = laid(job->b, (int)bt_below(2)), job->b = &b;
+    if (bt_below(8)) b = laid(job->b, bt_below(most == BSRI_TIER_WGMMA ? 8 : 2) > 0), job->b = &b;
     for (int i = 0; i < 6 && first < 6; i++) {
         way.flags = ways[(first + i * step) % 6], e.plan = &way;
         if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
     }
+    way.flags = 0, way.kernel = gpu.tier, e.plan = &way; /* small ones would be another tier's */
+    if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
     e.plan = NULL;
     return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
 }
@@ -262,9 +333,16 @@ static void report(void) { /* how often each kernel ran */
     printf("     %ld views laid anew, %ld transposed indices built\n", staged, indexed);
 }
 #undef bt_main
+#define main scales_main
 #define bt_main(argc, argv, tests, count) (atexit(report), bt_run("tests/test_scales.c", argc, argv, tests, count))
 #ifdef TEST_F8
 #include "test_f8.c"
 #else
 #include "test_scales.c"
 #endif
+#undef main
+int main(int argc, char **argv) {
+    const int wgmma = argc > 1 && !strcmp(argv[1], "--wgmma");
+    if (wgmma) most = BSRI_TIER_WGMMA;
+    return scales_main(argc - wgmma, argv + wgmma);
+}
