@@ -12409,7 +12409,8 @@ BSR_API bsr_status bsr_attention_merge(const bsr_context *ctx, int64_t count, co
     g.compute = bsri_compute_dtype(&c, x[0].dtype), g.batch = bsri_batch_of(out->batch_dims, out->batch);
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
-    if (stop || !out->rows || (!out->cols && !lse)) return BSR_OK;
+    if (stop) return BSR_OK;
+    if (!out->rows || (!out->cols && !lse)) return bsri_end(&c, BSR_OK);
     BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_partial(&c, &g)));
     g.isa = bsri_isa_base(p.kernel), g.groups = bsri_ceil_div(out->rows, BSRI_PARTIAL_ROWS);
     steps = (double)g.batch.count * (double)out->rows * (double)count;
@@ -15572,7 +15573,8 @@ BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t blo
     if (bsri_checking(&c)) BSRI_TRY(bsri_pool_check(&c, kind, block, x, counts, counts_stride, out));
     p = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
-    if (stop || !out->rows || !out->cols) return BSR_OK;
+    if (stop) return BSR_OK;
+    if (!out->rows || !out->cols) return bsri_end(&c, BSR_OK);
     used[0] = bsri_dense_used(x), used[1] = bsri_dense_used(out);
     memset(&j, 0, sizeof j);
     j.x = &used[0], j.out = &used[1], j.counts = counts, j.block = block, j.stride = counts_stride, j.kind = kind;

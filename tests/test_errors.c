@@ -475,11 +475,12 @@ TEST(timing_ends) {
     float none[1] = {0};
     const bsr_matrix empty = bsr_matrix_make(2, 0, 2, 2, 0, crow, NULL, BSR_I64, NULL, BSR_F32);
     const bsr_dense nothing = bsr_dense_row_major(none, BSR_F32, 2, 0), q = bsr_dense_row_major(none, BSR_F32, 0, 2);
+    const bsr_dense lse = bsr_dense_row_major(none, BSR_F32, 0, 1), all = bsr_dense_row_major(keys, BSR_F32, 4, 0);
     bsr_dense filter = bsr_dense_strided(numbers, BSR_F64, 2, 2, 12, 6); /* O 2, C 2, taps 3 x 1, of another order */
     const bsr_dense k = bsr_dense_row_major(keys, BSR_F32, 4, 2);
     int way;
     filter.batch_dims = 1, filter.batch[0] = 3, filter.batch_stride[0] = 1;
-    for (way = 0; way < 4; way++) {
+    for (way = 0; way < 6; way++) {
         bsr_matrix few = bsr_matrix_make(1, INT64_C(1) << 42, 1, 1, 1, crow, col, BSR_I64, NULL, BSR_F32);
         bsr_matrix mask = bsr_matrix_make(0, 4, 2, 2, 0, crow, NULL, BSR_I64, NULL, BSR_F32), w = few;
         bsr_timing t = BSR_ZERO;
@@ -492,6 +493,8 @@ TEST(timing_ends) {
         if (way == 1) CHECK_INT(bsr_to_dense(t_context(0), &empty, &nothing, &e), BSR_OK);
         if (way == 2) CHECK_INT(bsr_attention(t_context(0), 1, &q, &k, &k, &mask, NULL, &q, NULL, &e), BSR_OK);
         if (way == 3) CHECK_INT(bsr_conv_prune(t_context(0), &filter, 0, BSR_NORM_L2, &w, &e), BSR_OK);
+        if (way == 4) CHECK_INT(bsr_attention_merge(t_context(0), 1, &q, &lse, &q, NULL, &e), BSR_OK);
+        if (way == 5) CHECK_INT(bsr_pool_blocks(t_context(0), BSR_REDUCE_MEAN, 2, &all, NULL, 0, &nothing, &e), BSR_OK);
         CHECK_INT(ticks, 2), CHECK(t.seconds == 1);
     }
 }
