@@ -8506,6 +8506,7 @@ static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y
     int i, ok;
     memset(g, 0, sizeof *g);
     bsri_value_strides(a, as), bsri_value_strides(m, ms);
+    if (a->dtype != m->dtype || b->dtype != d->dtype) return 0;
     if (x->trans != y->trans || a->index_dtype != m->index_dtype || a->block_rows != m->block_rows || a->flags || m->flags ||
         a->block_cols != m->block_cols || a->batch_dims != m->batch_dims || b->batch_dims != d->batch_dims ||
         !bsri_sum_same(as, ms, 3) || b->row_stride != d->row_stride || b->col_stride != d->col_stride)

@@ -58,7 +58,7 @@ TEST(rounding) {
         for (t = 0; t < 2; t++) {
             bsr_operand none = BSR_ZERO;
             bsr_matrix from, to;
-            int32_t crow[] = {0, 1}, col[] = {0};
+            int32_t crow[] = {0, 2}, col[] = {0, 1};
             bt_case("f32 to %s, isa %d", bsr_dtype_name(eights[t]), isa);
             if (!t_context(isa)) {
                 bt_skip("this instruction set is not in this build or machine");
@@ -74,7 +74,7 @@ TEST(rounding) {
             values[0] = (float)INFINITY, values[1] = -(float)INFINITY, values[2] = (float)NAN, values[3] = FLT_MAX;
             values[4] = 464, values[5] = 465, values[6] = 61440, values[7] = 61441, values[8] = 0x1p-10f, values[9] = 0x1.8p-10f;
             values[10] = 0x1p-17f, values[11] = 0x1.8p-17f, values[12] = 0x1p-149f, values[13] = -0.0f;
-            from = bsr_matrix_make(1, N, 1, N, 1, crow, col, BSR_I32, values, BSR_F32), to = from;
+            from = bsr_matrix_make(1, N, 1, N / 2, 2, crow, col, BSR_I32, values, BSR_F32), to = from;
             to.values = out, to.dtype = eights[t];
             memset(out, 0x55, sizeof out);
             CHECK_INT(bsr_map(t_context(isa), NULL, 1, &from, 0, none, &to, NULL), BSR_OK);
@@ -198,11 +198,14 @@ TEST(sampled_products) {
             REF_COMPARE_MATRIX(&out, &want, REF_MAY_BE_ZERO);
     }
 }
-/* Two terms, the types of whose dense operands differ. */
+/* Two terms, the types of whose dense operands differ; alike in all else, or not. */
 TEST(sums_of_products) {
     int k;
     for (k = 0; k < 60; k++) {
         const int64_t br = bt_range(1, 20), n = bt_range(1, 40);
+        const int alike = (int)bt_below(2);
+        int64_t bc = bt_range(1, 20);
+        int layout = (int)bt_below(LAYOUTS);
         bsr_matrix a[2];
         bsr_dense b[2], out;
         bsr_term terms[2];
@@ -213,9 +216,10 @@ TEST(sums_of_products) {
         out = t_output(results[k % 5], br * 3, n, (int)bt_below(LAYOUTS), NO_BATCH);
         memset(terms, 0, sizeof terms);
         for (t = 0; t < 2; t++) {
-            a[t] = some_matrix(eights[k / 5 % 2], br, bt_range(1, 20), 3, 3, bt_range(1, 9), FILL_SIGNED, 1);
-            b[t] = t_random(eights[t], a[t].cols, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
-            terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = t ? -0.5 : 1;
+            if (t && !alike) bc = bt_range(1, 20), layout = (int)bt_below(LAYOUTS);
+            a[t] = some_matrix(eights[k / 5 % 2], br, bc, 3, 3, bt_range(1, 9), FILL_SIGNED, 1);
+            b[t] = t_random(eights[t], a[t].cols, n, layout, NO_BATCH, 0, FILL_SIGNED);
+            terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = t && !alike ? -0.5 : 1;
         }
         want = ref_sum_mm(0, NULL, terms, 2, NULL, out.dtype, 0);
         if (RUN_OK(bsr_sum_mm(t_any_context(), 0, NULL, terms, 2, NULL, &out, &exec))) REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);

@@ -1627,6 +1627,35 @@ TEST(sums_of_products) {
     bsr_destroy(ctx);
 }
 
+/* Terms share a launch only where either operand is of one type. */
+TEST(sums_of_two_types) {
+    static const int eights[] = {BSR_E4M3, BSR_E5M2};
+    int i;
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    for (i = 0; i < 8; i++) {
+        const int block = i < 4 ? 128 : 7, m = block * 3, n = 256;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a[2];
+        bsr_dense b[2], out;
+        bsr_term terms[2] = {BSR_ZERO};
+        int t;
+        bt_case("case %d", i);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (t = 0; t < 2; t++) {
+            a[t] = bsr_matrix_make(m, m, block, block, 5, aligned(16, BSR_I32), aligned(16, BSR_I32), BSR_I32,
+                                   aligned(5 * block * block, BSR_I8), BSR_E4M3);
+            b[t] = bsr_dense_strided(aligned(m * n, BSR_I8), eights[t && i % 2], m, n, 1, m);
+            terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = 1;
+        }
+        out = bsr_dense_row_major(aligned(m * n, BSR_F32), BSR_F32, m, n);
+        si_restart();
+        CHECK_INT(bsr_sum_mm(ctx, 0, NULL, terms, 2, NULL, &out, &ex), BSR_OK);
+        CHECK_INT(si.launches, 1 + i % 2);
+    }
+    bsr_destroy(ctx);
+}
+
 /* What a stage launches: with the workspace that the query names, with a byte less, by a plan that wants it. */
 static char stage_names[512];
 static void on_stage(const si_launch *l) {
@@ -2053,6 +2082,7 @@ static const bt_test tests[] = {
     {"slow_paths", slow_paths},
     {"stages", stages},
     {"sums_of_products", sums_of_products},
+    {"sums_of_two_types", sums_of_two_types},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
     {"sums_of_no_items", sums_of_no_items},

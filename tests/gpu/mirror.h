@@ -591,6 +591,9 @@ struct gm_call {
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
         if (status == BSR_WORKSPACE_TOO_SMALL && needs) wanted = status, said = found;
+        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && checked && ignored.workspace_bytes > e.workspace_bytes &&
+            host(ctx, exec) == BSR_WORKSPACE_TOO_SMALL)
+            return status; /* the CPU cannot do without, either, for all its plan wants speed, too */
         if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && found.value > 0) {
             grow((size_t)found.value), e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             status = device(gm.ctx, &e);
