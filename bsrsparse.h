@@ -126,8 +126,9 @@
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
      BSR_OK has written nothing but its error record (a query bsr_exec.key); only a conversion that finds in its work what no
-     check could see (CAPACITY, unequal items) may have written its workspace besides. bsr_error says which check (item), on which
-     argument (operand), where (index), what was found (value) and what was wanted; bsr_error_string() makes a sentence of it.
+     check could see (CAPACITY, unequal items, a block that lists name twice) may have written its workspace besides. bsr_error
+     says which check (item), on which argument (operand), where (index), what was found (value) and what was wanted;
+     bsr_error_string() makes a sentence of it.
      BSR_EXEC_SKIP_CHECKS leaves the checks out for callers who vouch for everything; on the CPU they include the contents of
      the index arrays, one pass over them.
      bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
@@ -201,9 +202,9 @@
 
    MEMORY
      Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 224 KB of stack per thread. The
-     context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
-     bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are faster with a workspace:
-     WORKSPACE THAT PAYS.
+     context is one allocation (some 130 KB on the CPU). Conversions, views, bsr_validate (>>matrices) and what builds block masks
+     (>>masks) take scratch from bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are
+     faster with a workspace: WORKSPACE THAT PAYS.
      On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
      output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
      where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
@@ -741,7 +742,7 @@ typedef struct bsr_error {
     int32_t operand;    /* bsr_operand_id: of which argument */
     int32_t cuda_error; /* cudaError_t, or 0 */
     int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
-    int64_t value;      /* the value found there; BSR_VALUE_UNKNOWN from bsr_device_status() */
+    int64_t value;      /* the value found there; BSR_VALUE_UNKNOWN: not told, or no integer */
     int64_t wanted;     /* what was wanted there, or the nearest bound; a set of dtypes as a bit for each, 1 << BSR_F32; -1 if the
                            item does not name it */
 } bsr_error;
@@ -944,7 +945,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
     BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
-                                          keys and that by queries, of some items at a time; else they are formed twice */
+                                          keys and that by queries; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -1728,7 +1729,7 @@ typedef struct bsr_lengths {
 } bsr_lengths;
 
 /* A cache of keys and values in pages: k and v are pools then. Their outermost batch dimension counts pages, rows are those of
-   one page, any number; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
+   one page, 1 to 2^20; the other batch dimensions broadcast as ever. Keys i * rows to (i + 1) * rows - 1 of an item stand in
    page table[item * stride + i]; there are mask's columns of them, of which lengths may leave out some. Entries of pages in which
    lengths, block kinds, causality and window leave no key to any query may be anything; they are not read (examples/decode.c
    gives them back). Where a page has whole blocks of mask, bits are those of the same keys in a row, under one plan. */
@@ -1793,7 +1794,7 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or not finite, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   mask flags, unknown function, softcap negative or above 2^127, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
    entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
@@ -1815,8 +1816,8 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
    (BSR_PLAN_BUILDS_INDEX). Bits are the same each time. Scores are formed twice, nothing is stored between.
    On CUDA, too, all calls run without a workspace, on any GPU. Tensor cores (Hopper; f16 and bf16, heads of 8 to 128 columns in
    steps of 8, block sides of 64 n; causal, window, kinds, lengths, sinks) want what a query names: 8 bytes a row, lists of what
-   each work tile does, the transposed index where mask has none. Where there is still more room they keep 2 bytes for each stored
-   score, of as many items as fit (BSR_PLAN_SPILLS), and form scores once; bits depend on whether they do. They round P and dS to
+   each work tile does, the transposed index where mask has none. Where there is room for 2 bytes more for each stored score they
+   keep these (BSR_PLAN_SPILLS) and form scores once; bits depend on whether they do. They round P and dS to
    q's type before these meet other operands.
    dtypes: as bsr_attention; out, d_out, dq, dk, dv of q's type or f32; lse, d_lse f32 or f64.
    Error, first order, u and e as in bsr_attention, l the error of the lse that is given, r of out: a probability's is
@@ -1824,7 +1825,8 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
    sum |out d_out| + |dP| + |delta|) + sum r |d_out|). dv: sum p' |d_out| + (n + 2) u (P|d_out|); dq: |scale| (sum s' |K| +
    (n + 4) u (|dS||K|)), dk alike; n terms each; then one rounding. Where P and dS are rounded, 2^-11 (f16) or 2^-8 (bf16) times
    P, 2^-10 or 2^-7 times dS more, in f16 also 2^-25 (P's and dS's least).
-   Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE).
+   Errors: as bsr_attention; UNSUPPORTED also where the score function has no derivative (NO_DERIVATIVE), and d_scores of a mask
+   with fewer heads than q.
    After FlashAttention-2's backward (Dao 2023) and FlexAttention's, whose two walks these are. */
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
@@ -1995,8 +1997,9 @@ typedef struct bsr_block_lists {
 
 /* Their mask: m's pattern, and block_kind as of bsr_block_mask (null: not wanted): PARTIAL of the first list, FULL of the other.
    m's rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone. Columns ascend in m,
-   in whatever order they are listed. Errors: as conversions; BAD_STRUCTURE (on the CPU: a count above the width, a column out of
-   range, one that a row names twice). CUDA: UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
+   in whatever order they are listed. Scratch: 8 bytes a block row, 2 bits a block. Errors: as conversions; BAD_STRUCTURE (on the
+   CPU: a count above the width, a column out of range, one that a row names twice, which a query does not look for). CUDA:
+   UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
 BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
                                         const bsr_exec *exec);
 
@@ -7012,6 +7015,10 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     int64_t i, j, n;
     const int32_t *at = f->at, *col = f->col, *line = f->line;
     const int64_t block = f->block * size, step = f->step * size; /* bytes */
+    const int past = w->rows % bsri_lanes(w->isa, w->compute) != 0;
+    char behind[BSRI_FEW_COLS][64], *const end = (char *)c + w->rows * size;
+    /* Vectors that reach past the tile add 0 times b to the sums that stand there, which of Inf makes NaN. */
+    for (j = 0; j < w->cols && past; j++) memcpy(behind[j], end + j * BSRI_FEW_LINE * size, 64);
     k->list = w->list, k->kc = f->inner, k->am = bn, k->ak = f->bk, k->ldb = f->ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
     k->group = 0;
     for (i = line[t]; i < line[t + 1]; i += n) {
@@ -7026,6 +7033,7 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
         }
         bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, c);
     }
+    for (j = 0; j < w->cols && past; j++) memcpy(end + j * BSRI_FEW_LINE * size, behind[j], 64);
 }
 /* Lines t to end of the index, whose sums are those from row `row` of c_tile on: both sides as they are read, of type dtype. */
 static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, int64_t t, int64_t end, int64_t row) {
@@ -11372,7 +11380,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
     for (i = 0; o->extra && i < (int)BSRI_COUNT(o->extra->reserved); i++)
         if (o->extra->reserved[i]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, i);
     if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
-    if (!(o->softcap >= 0 && o->softcap < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
+    if (!(o->softcap >= 0 && o->softcap <= 0x1p127)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
     if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
         return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
     if (o->mask_function && (o->mask_function < BSR_USER_FUNCTION_BASE || o->mask_function >= BSRI_USER_MASK_END))
@@ -11799,6 +11807,12 @@ static void bsri_gradient_derive(const bsri_gradient_tile *x) {
                                                             j->options->user_data));
                 }
 }
+/* Probabilities of a row whose lse is NaN: 0 where it is forbidden to look, whatever lse says. */
+static void bsri_gradient_unknown(const bsri_attention *j, void *s, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i++)
+        bsri_row_set(j->compute, s, i, bsri_row_get(j->compute, s, i) == (double)-INFINITY ? 0 : (double)NAN);
+}
 /* P in tile_s and, where it is wanted, dS in tile_g. Returns whether a position is forbidden: its dS is 0. */
 static int bsri_gradient_scores(bsri_gradient_tile *x) {
     bsri_query_tile *t = &x->t;
@@ -11809,6 +11823,7 @@ static int bsri_gradient_scores(bsri_gradient_tile *x) {
     forbids = bsri_attention_modify(t);
     for (i = 0; i < t->rows; i++) {
         if (x->lse_of[i] == (double)-INFINITY) bsri_row_fill(j->compute, bsri_tile_score(t, i, 0), t->cols, 0), forbids = 1;
+        else if (x->lse_of[i] != x->lse_of[i]) bsri_gradient_unknown(j, bsri_tile_score(t, i, 0), t->cols);
         else bsri_row_exp_sum(j->isa, j->compute, bsri_tile_score(t, i, 0), t->cols, x->lse_of[i]);
     }
     if (!x->forms_ds) return forbids;
@@ -12243,7 +12258,8 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     if (g->f.mask->transposed_index || !keys) return BSR_OK;
     bytes = (uint64_t)g->index.bytes;
     have = e->workspace ? e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0 : e->query != NULL;
-    if (!have && !(e->plan && (e->plan->flags & BSR_PLAN_BUILDS_INDEX))) p->flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    if (e->plan && e->plan->flags) have = (e->plan->flags & BSR_PLAN_BUILDS_INDEX) != 0;
+    if (!have) p->flags |= BSR_PLAN_SLOW_TRANSPOSE;
     else p->flags |= BSR_PLAN_BUILDS_INDEX, p->workspace_bytes = bytes;
     return BSR_OK;
 }
@@ -13534,6 +13550,7 @@ static bsr_status bsri_chain_apart(const bsri_call *c, const bsri_spans *set, in
 static bsr_status bsri_chain_check_last(const bsri_call *c, const bsri_chain *k, bsri_spans *set) {
     const int from = set->count;
     bsri_batch batch;
+    BSRI_TRY(bsri_check_no_scales(c, k->last.epilogue));
     BSRI_TRY(bsri_check_product_sizes(c, &k->last));
     BSRI_TRY(bsri_product_batch(c, &k->last, &batch));
     BSRI_TRY(bsri_check_product_result(c, &k->last, set, &batch));
@@ -13589,6 +13606,7 @@ static bsr_status bsri_chain_check(const bsri_call *c, bsri_chain *k, const bsr_
     BSRI_TRY(bsri_check_product_out(c, &k->last));
     BSRI_TRY(bsri_check_product_sizes(c, p));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
+    BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     if (p->epilogue && p->epilogue->beta_ptr) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     BSRI_TRY(bsri_check_epilogue(c, &set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
     if (!k->ours) BSRI_TRY(bsri_check_dense(c, &set, p->out, BSR_ARG_MIDDLE, BSRI_NUMBERS, BSRI_WRITE));
@@ -14094,10 +14112,12 @@ static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matri
     int ragged = (b->to.flags & BSR_MATRIX_RAGGED) != 0;
     bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_build_count, b);
     for (item = 0; item < b->batch.count; item++) {
-        for (r = 0, n = 0; r < b->rows; r++) n += b->first[item * b->rows + r];
+        for (r = 0, n = 0; r < b->rows; r++)
+            if (!bsri_add(n, b->first[item * b->rows + r], &n)) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, limit);
         if (item == 0) size = n;
         if (n != size && !ragged) return bsri_fail_wanted(c, BSR_ITEM_UNEQUAL_NNZ, BSR_ARG_MATRIX, item, n, size);
-        total += n, largest = ragged ? total : n;
+        if (ragged && !bsri_add(total, n, &total)) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, limit);
+        largest = ragged ? total : n;
     }
     if (largest > limit) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, largest);
     if (!b->count_only && largest > capacity) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, largest);
@@ -15116,6 +15136,12 @@ static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t 
     *end = bsri_ceil_div(high, p->to.block_cols);
     return bsri_divide(low, p->to.block_cols);
 }
+/* Is it other than 0? By its bits, as in bsri_score_forbid(), which see f32 below the smallest normal number in any mode. */
+static int bsri_padding_open(const bsri_bias *p, int64_t at) {
+    if (p->dtype == BSR_F32) return bsri_f32_bits(((const float *)(const void *)p->data)[at]) << 1 != 0;
+    if (p->dtype == BSR_F16 || p->dtype == BSR_BF16) return (((const uint16_t *)(const void *)p->data)[at] & 0x7fff) != 0;
+    return bsri_load_f64(p->data, p->dtype, at) != 0;
+}
 /* Looks at the elements: BSR_BLOCK_SKIP, _PARTIAL or _FULL. */
 static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_rectangle *t) {
     const bsri_bias padding = bsri_bias_make(&p->batch, item, p->padding.data ? &p->padding : NULL, BSR_MASK_MUL);
@@ -15127,7 +15153,7 @@ static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_re
         const int64_t low = bsri_max(t->left, at.row + p->low), high = bsri_min(t->right, at.row + p->high + 1);
         forbidden |= high - low < t->right - t->left;
         for (at.col = low; at.col < high && !(allowed && forbidden); at.col++) {
-            const int open = (!padding.data || bsri_load_f64(padding.data, padding.dtype, at.col * padding.col_stride) != 0) &&
+            const int open = (!padding.data || bsri_padding_open(&padding, at.col * padding.col_stride)) &&
                              (!allow || allow(&at, p->user_data));
             allowed |= open, forbidden |= !open;
         }
@@ -15459,7 +15485,8 @@ static bsr_status bsri_lists_measure(const bsri_call *c, bsri_lists *x) {
         }
     }
     if (x->most[0] > x->list.width) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_LISTS, -1, x->most[0]);
-    return x->most[1] > x->list.full_width ? bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_FULL_LISTS, -1, x->most[1]) : BSR_OK;
+    if (!x->list.full_counts || x->most[1] <= x->list.full_width) return BSR_OK;
+    return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_FULL_LISTS, -1, x->most[1]);
 }
 BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
                                       const bsr_block_lists *lists, const bsr_exec *exec) {
@@ -15490,7 +15517,8 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
     x.list = *lists, x.rows = bsri_block_rows(m), x.batch = bsri_batch_of(m->batch_dims, m->batch);
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    ns = 4.0 * (double)x.rows * (double)x.batch.count * (double)(lists->width + lists->full_width);
+    ns = (double)lists->width + (lists->full_counts ? (double)lists->full_width : 0);
+    ns *= 4.0 * (double)x.rows * (double)x.batch.count;
     if (x.rows) bsri_for_each(&c, x.batch.count * x.rows, ns, bsri_list_row, &x);
     return bsri_end(&c, BSR_OK);
 }
@@ -15693,7 +15721,7 @@ static void bsri_select_row(void *arg, int64_t r) {
     for (i = 0; i < n; i++) {
         c = order[i];
         if (s->top_k && i + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) break;
-        if (s->top_p > 0 && mass >= s->top_p * all) break;
+        if (s->top_p == 1 ? !(score[c] == top || exp(score[c] - top) > 0) : s->top_p > 0 && mass >= s->top_p * all) break;
         if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[c] >= s->threshold)) break;
         mass += score[c] == top ? 1 : exp(score[c] - top), bsri_select_mark(j, r, c);
     }
@@ -15707,9 +15735,9 @@ static bsr_status bsri_select_check_options(const bsri_call *c, const bsr_select
     if (s->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)s->flags);
     if (s->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, s->reserved);
     if (s->top_k < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 0, s->top_k);
-    if (!(s->top_p >= 0 && s->top_p <= 1)) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 1, 0);
+    if (!(s->top_p >= 0 && s->top_p <= 1)) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 1, BSR_VALUE_UNKNOWN);
     if ((s->flags & BSR_SELECT_THRESHOLD) && s->threshold != s->threshold)
-        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 2, 0);
+        return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 2, BSR_VALUE_UNKNOWN);
     if (s->first < 0) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 3, s->first);
     if (s->local < 0 || s->local > INT64_MAX / 4) return bsri_fail(c, BSR_ITEM_SELECT_FIELD, BSR_ARG_OPTIONS, 4, s->local);
     if (s->combine < BSR_SELECT_SUM || s->combine > BSR_SELECT_LOG_SUM_EXP)
@@ -15730,10 +15758,11 @@ static bsr_status bsri_select_batch(const bsri_call *c, bsri_selection *j) {
     j->keys = *w, j->group = j->k_group = 1;
     if ((s->flags & BSR_SELECT_SUM_GROUP) && q->batch_dims) {
         const int64_t heads = q->batch[q->batch_dims - 1], own = w->dims ? w->size[w->dims - 1] : 1;
-        if (own && heads % own)
-            return bsri_fail_wanted(c, BSR_ITEM_HEADS, s->scores ? BSR_ARG_SCORES : BSR_ARG_Q, -1, heads, own);
+        const int id = s->scores ? BSR_ARG_SCORES : BSR_ARG_Q;
+        if (own && (!heads || heads % own)) return bsri_fail_wanted(c, BSR_ITEM_HEADS, id, -1, heads, own);
         if (!w->dims) w->dims = 1, w->size[0] = 1;
-        if (own) j->group = heads / own, w->size[w->dims - 1] = heads, w->count *= j->group;
+        if (own) j->group = heads / own, w->size[w->dims - 1] = heads;
+        if (!bsri_mul(w->count, j->group, &w->count)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, id, -1, 0);
     }
     if (!s->scores && s->k->batch_dims && w->dims) {
         const int64_t heads = w->size[w->dims - 1], own = s->k->batch[s->k->batch_dims - 1];
@@ -15784,8 +15813,9 @@ BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *s
     int64_t area;
     double ns;
     int stop;
+    const bsr_dense *first = !select ? NULL : select->scores ? select->scores : select->q;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SELECT_BLOCKS, exec));
-    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, 0);
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, first ? first->dtype : 0);
     BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
     memset(&j, 0, sizeof j);
     j.s = select, j.b = &b, j.wide = bsri_batch_none();
@@ -22294,6 +22324,7 @@ static bsri_choice bsri_decode_choose(const bsr_context *ctx, const bsri_dev_att
         return bsri_no(BSR_WHY_MODIFIED);
     if (!bsri_mma_rows_fit(&p->q, 256) || !bsri_mma_rows_fit(&p->k, 256) || !bsri_mma_rows_fit(&p->v, 256))
         return bsri_no(BSR_WHY_DENSE);
+    if (p->pages.table && (p->k_page % 8 || p->v_page % 8)) return bsri_no(BSR_WHY_DENSE); /* pieces of 16 bytes */
     if (!bsri_decode_describe(p, m)) return bsri_no(BSR_WHY_SIZE);
     packed = bsri_min(p->mask.block_rows, p->q.rows) * m->pack;
     w.rows = packed <= 16 ? 16 : packed <= 32 && hd < 256 ? 32 : 64, w.head = hd;
@@ -22383,7 +22414,7 @@ typedef struct bsri_walks {
     bsri_gradient_launch launch[BSRI_GRADIENTS + 1];
     bsri_dev_gradient_rows rows; /* statistics null: there is no room for them */
     char *spilt;                 /* null: ds is not kept */
-    int64_t spilt_step[BSR_MAX_BATCH_DIMS], spilt_items; /* as bsri_dev_gradient_flash; items of dk at a time */
+    int64_t spilt_step[BSR_MAX_BATCH_DIMS]; /* as bsri_dev_gradient_flash */
     int32_t count, launches;     /* walks without the sinks' */
     int32_t uses_rows, compute;
     bsri_gradient_order *orders[BSRI_GRADIENTS]; /* of each walk, on Hopper; null: there is no room */
@@ -24275,16 +24306,18 @@ static char *bsri_gradient_take(bsri_gradient_room *r, int64_t bytes) {
     r->bytes += whole;
     return at;
 }
-/* ds of as many items as there is room for, where both walks on Hopper can take items in step: how many of dk at a time. */
+/* ds of all items, where there is room for it and Hopper's kernels make dk and dv in one walk and dq in the next. */
 static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient_room *r) {
     const uint32_t asked = c->exec->plan ? c->exec->plan->flags : 0;
     const bsri_dev_gradient *keys = NULL, *queries = NULL;
     const bsr_matrix *m = &w->walk[0].f.mask;
     const bsri_batch *b = &w->walk[0].f.batch;
-    int64_t blocks = m->nnz, each, items, all;
+    int64_t blocks = m->nnz, all;
     int i, own, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     for (i = 0; i < w->count; i++) {
-        if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) keys = &w->walk[i];
+        const int k = (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_K)) != 0, v = (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_V)) != 0;
+        if (v && !k) return; /* dv walks alone: it makes no ds */
+        if (k) keys = &w->walk[i];
         if (w->walk[i].makes & BSRI_BIT(BSRI_GRAD_Q)) queries = &w->walk[i];
     }
     if ((asked && !(asked & BSR_PLAN_SPILLS)) || !keys || !queries || queries->reduce != 1 || keys->reduce != keys->share) return;
@@ -24295,18 +24328,8 @@ static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient
         w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
         if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
     }
-    items = keys->outer.count; /* of dk */
-    if (!bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) || all / 2 > INT64_MAX / 4) return;
-    each = ragged ? all : all / items;
-    all = bsri_min(items, (int64_t)((r->offered - r->bytes) / (uint64_t)each));
-    if (ragged && all < 1) return;
-    if (ragged) all = items;
-    if (all < 1 || bsri_ceil_div(items, all) > BSRI_GRADIENT_TICKETS / 2 - 4) return;
-    if (all < items) { /* parts alike in size, each of which keeps the GPU busy */
-        all = bsri_ceil_div(items, bsri_ceil_div(items, all));
-        if (all * bsri_ceil_div(m->cols, 128) < 2 * (int64_t)c->ctx->sm_count) return;
-    }
-    w->spilt_items = all, w->spilt = bsri_gradient_take(r, ragged ? each : all * each);
+    if (bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) && all > 0 && all / 2 <= INT64_MAX / 4)
+        w->spilt = bsri_gradient_take(r, all);
 }
 /* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */
 static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, bsri_walks *w, bsri_gradient_room *r,
@@ -24320,7 +24343,7 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
     r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
     r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
                  : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
-    if (asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS))
+    if ((asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS)) && !c->exec->workspace)
         r->offered = UINT64_MAX / 2; /* refused later where there is too little */
     for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
     if (!bsri_transposed_layout(m, &g->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, 0);
@@ -24339,7 +24362,7 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
         if (!bsri_makes_numbers(p)) continue;
         bytes = bsri_ceil_div(p->f.mask.block_rows, 16) * p->f.block_rows; /* lines of the smallest tile */
         if (!bsri_mul(bytes, p->outer.count, &bytes) || bytes > INT64_MAX / 64) continue;
-        p->sums = bsri_gradient_take(r, 16 * bytes);
+        if (bytes) p->sums = bsri_gradient_take(r, 16 * bytes);
     }
     memset(rows, 0, sizeof *rows), w->spilt = NULL, w->compute = g->f.compute;
     memset(w->spilt_step, 0, sizeof w->spilt_step), memset(w->orders, 0, sizeof w->orders);
@@ -24365,31 +24388,10 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
 static bsr_status bsri_gradient_start(const bsri_call *c, bsri_gradient_launch *l) {
     return bsri_cuda_status(c, bsri_launch_choice(&l->choice, &l->m, bsri_cuda_queue(c)));
 }
-/* The walk by keys and that by queries, some items after others. */
-static bsr_status bsri_gradient_in_step(const bsri_call *c, bsri_walks *w) {
-    const int64_t items = w->launch[0].m.wgmma.g.outer.count, share = w->launch[0].m.wgmma.g.share;
-    const bsri_dev_gradient_flash *m = &w->launch[0].m.wgmma;
-    int64_t first, last, step = 0;
-    int i;
-    for (i = 0; i < m->g.f.batch.dims; i++) step = m->spilt_step[i]; /* of the last dimension: from item to item */
-    for (first = 0; first < items; first = last) {
-        last = bsri_min(items, first + w->spilt_items);
-        for (i = 0; i < 2; i++) {
-            bsri_dev_gradient_flash *x = &w->launch[i].m.wgmma;
-            bsri_choice *k = &w->launch[i].choice;
-            x->first = (int32_t)(i ? first * share : first), x->total = (uint32_t)((last - first) * (i ? share : 1)) * x->tiles;
-            x->spilt = w->spilt - (w->spilt_items < items ? first * share * step * x->subs * 8192 : 0);
-            k->grid = bsri_min(c->ctx->sm_count, bsri_ceil_div((int64_t)x->total, x->streams));
-            BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
-            if (x->ticket) x->ticket += 2;
-        }
-    }
-    return BSR_OK;
-}
 template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, bsri_walks *w, const bsri_gradient_room *r) {
     const bsri_dev_gradient *const sinks = &w->walk[w->count];
     const int pdl = c->ctx->tier >= BSRI_TIER_WGMMA;
-    int i = 0;
+    int i;
     if (r->indexed) BSRI_TRY(bsri_cuda_build_index(c, &r->index));
     if (w->uses_rows) {
         BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_statistics, w->rows, w->rows.chunks * w->rows.g.f.items, 256,
@@ -24401,13 +24403,8 @@ template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, 
             BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_gradient_orders, *m, bsri_ceil_div(m->total * m->g.reduce, 128), 128,
                                                      bsri_cuda_queue(c), pdl)));
         }
-        i = 0;
-        if (w->spilt) {
-            BSRI_TRY(bsri_gradient_in_step(c, w));
-            i = 2;
-        }
     }
-    for (; i < w->launches; i++) {
+    for (i = 0; i < w->launches; i++) {
         const bsri_dev_gradient *p = &w->launch[i].m.simt;
         BSRI_TRY(bsri_gradient_start(c, &w->launch[i]));
         if (w->launch[i].choice.tier == BSRI_TIER_SIMT && p->sums)
@@ -27445,8 +27442,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_ATTENTION_MERGE: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_BLOCK_MASK:
         case BSR_OP_FROM_BLOCK_LISTS:
-        case BSR_OP_TO_BLOCK_LISTS:
-        case BSR_OP_SELECT_BLOCKS: return BSRI_HAS_ATTENTION;
+        case BSR_OP_TO_BLOCK_LISTS: return BSRI_HAS_ATTENTION;
+        case BSR_OP_SELECT_BLOCKS: return BSRI_HAS_ATTENTION && is_float;
         case BSR_OP_POOL_BLOCKS: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
         case BSR_OP_SAMPLED_CHAIN_MM:

@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -34,6 +35,7 @@ static __device__ void bench_store(double *at, float v) { *at = v; }
 static __device__ void bench_store(float *at, float v) { *at = v; }
 static __device__ void bench_store(__half *at, float v) { *at = __float2half(v); }
 static __device__ void bench_store(__nv_bfloat16 *at, float v) { *at = __float2bfloat16(v); }
+static __device__ void bench_store(__nv_fp8_e4m3 *at, float v) { *at = __nv_fp8_e4m3(v); }
 static __device__ void bench_store(int8_t *at, float v) { *at = (int8_t)(v * 8); }
 static __device__ void bench_store(bool *at, float v) { *at = v > 0; }
 template <class T> static __global__ void bench_fill(T *data, int64_t n, uint64_t seed) {

@@ -1,10 +1,10 @@
 /* bench_edges.cu: what a step off the fast lane costs. Every class of cases (small and odd blocks, sides that are multiples of
-   16, other sides, columns and strides of any kind, types, batches, A^T without its index, mixtures of experts, softmax with
-   masks, epilogues, conversions) beside what its neighbour on the lane takes, or cuSPARSE or cuBLAS, and beside what bounds it:
-   its bytes at the rate at which this GPU copies, gathered bytes at the rate of its L2, stored FLOPs at the rate of cuBLAS's
-   dense product of that type, each measured first. bench_edges [--csv FILE] [CLASS...] Shares of 1 are level with the neighbour
-   or the limit, less is slower. Random-normal data; warm; medians. Linked with the library: -lbsrsparse of tests/bench.mk, or any
-   object that holds it. */
+   16, other sides, columns and strides of any kind, types, operands of 8 bits, batches, A^T without its index, mixtures of
+   experts, softmax with masks, epilogues, conversions) beside what its neighbour on the lane takes, or cuSPARSE or cuBLAS, and
+   beside what bounds it: its bytes at the rate at which this GPU copies, gathered bytes at the rate of its L2, stored FLOPs at
+   the rate of cuBLAS's dense product of that type, each measured first (e4m3: twice that of bf16). bench_edges [--csv FILE]
+   [CLASS...] Shares of 1 are level with the neighbour or the limit, less is slower. Random-normal data; warm; medians. Linked
+   with the library: -lbsrsparse of tests/bench.mk, or any object that holds it. */
 #include "bench.cuh"
 
 #include "bsrsparse.h"
@@ -173,6 +173,7 @@ static void *numbers(scratch &w, int64_t n, int dtype) {
         case BSR_F32: return w.numbers<float>(n);
         case BSR_F16: return w.numbers<__half>(n);
         case BSR_BF16: return w.numbers<__nv_bfloat16>(n);
+        case BSR_E4M3: return w.numbers<__nv_fp8_e4m3>(n);
         case BSR_BOOL: return w.numbers<bool>(n);
         case BSR_I32: return w.bytes((size_t)n * 4);
         default: return w.numbers<int8_t>(n);
@@ -213,7 +214,8 @@ static double dense_rate(int dtype, bool tf32) {
     static std::map<int, double> known;
     double &rate = known[dtype * 2 + tf32];
     if (!rate) {
-        const double us = dense_us(4096, 4096, 4096, 1, dtype, tf32);
+        const double us = dtype == BSR_E4M3 ? 0.5 * dense_us(4096, 4096, 4096, 1, BSR_BF16, false) /* cuBLAS has it apart */
+                                            : dense_us(4096, 4096, 4096, 1, dtype, tf32);
         rate = us > 0 ? 2.0 * 4096 * 4096 * 4096 / us : 1e30;
         printf("cuBLAS %s%s: %.1f TFLOP/s\n", bsr_dtype_name(dtype), tf32 ? " as TF32" : "", rate / 1e6);
     }
@@ -320,6 +322,7 @@ struct product {
     int64_t items = 1;                       /* one matrix, a batch of dense operands apart */
     unsigned epilogue = 0;
     int activation = BSR_ACT_NONE;
+    int scales = 0; /* of groups of so many products: of a for as many rows, of b for each column */
     uint32_t flags = 0;
     product(const blocks *p_, int64_t br_, int64_t bc_, int64_t n_) : p(p_), br(br_), bc(bc_), n(n_) {}
 };
@@ -360,12 +363,17 @@ static timing time_product(const product &x) {
     bsr_epilogue f = BSR_ZERO;
     f.left_alpha = x.epilogue & LEFT ? &left : nullptr, f.right_alpha = x.epilogue & RIGHT ? &right : nullptr;
     f.bias = x.epilogue & (BIAS_ROW | BIAS_COL) ? &bias : nullptr, f.activation = x.activation;
+    const int64_t groups = x.scales ? inner / x.scales : 1, lines = x.scales ? rows / x.scales : 1;
+    const bsr_dense of_a = bsr_dense_row_major(numbers(w, lines * groups, BSR_F32), BSR_F32, lines, groups);
+    const bsr_dense of_b = bsr_dense_row_major(numbers(w, groups * x.n, BSR_F32), BSR_F32, groups, x.n);
+    const bsr_scales a_scales = {&of_a, x.scales, x.scales, 0, 0}, b_scales = {&of_b, x.scales, 1, 0, 0};
+    if (x.scales) f.a_scales = &a_scales, f.b_scales = &b_scales;
     const double beta = x.epilogue & INPUT ? 1 : 0;
     return run(
         w,
         [&](const bsr_exec *e) {
             return bsr_dense_addmm(ctx, beta, beta != 0 ? &input : nullptr, 1, x.trans ? BSR_TRANS_A : 0, &a, &b,
-                                   x.epilogue || x.activation ? &f : nullptr, &c, e);
+                                   x.epilogue || x.activation || x.scales ? &f : nullptr, &c, e);
         },
         x.workspace, x.flags);
 }
@@ -553,7 +561,8 @@ static bound limit(const sampled &x) {
 }
 static timing time_sampled(const sampled &x) {
     scratch w;
-    const bsr_matrix c = upload(w, *x.p, x.br, x.bc, x.dtype == BSR_I8 ? (int)BSR_I32 : x.dtype);
+    const int out = x.dtype == BSR_I8 ? (int)BSR_I32 : x.dtype == BSR_E4M3 ? (int)BSR_BF16 : x.dtype;
+    const bsr_matrix c = upload(w, *x.p, x.br, x.bc, out);
     const bsr_dense a = dense_of(w, x.dtype, c.rows, x.k, false, 0, 0, 1),
                     b = dense_of(w, x.dtype, x.k, c.cols, x.y_columns, 0, 0, 1);
     return run(
@@ -717,6 +726,40 @@ static void types(void) {
     tf32.flags = BSR_EXEC_TF32;
     const timing t = time_sampled(tf32);
     beside_cublas("sampled TF32 b64", t, limit(tf32), flops(tf32), BSR_F32, true);
+}
+/* Products of 8-bit operands, beside those of bf16, whose rate the hardware has twice. */
+static void eights(void) {
+    struct kind {
+        const char *name;
+        bool columns, trans;
+        uint32_t flags;
+        int dtype, out, scales;
+    };
+    static const kind kinds[] = {{"e4m3", true, false, 0, BSR_E4M3, BSR_BF16, 0},
+                                 {"e4m3 fast", true, false, BSR_EXEC_FAST_ACCUM, BSR_E4M3, BSR_BF16, 0},
+                                 {"e4m3 rows", false, false, 0, BSR_E4M3, BSR_BF16, 0},
+                                 {"e4m3 A^T", true, true, 0, BSR_E4M3, BSR_BF16, 0},
+                                 {"e4m3 scales 128", true, false, 0, BSR_E4M3, BSR_BF16, 128},
+                                 {"e4m3 scales 32", true, false, 0, BSR_E4M3, BSR_BF16, 32},
+                                 {"i8", true, false, 0, BSR_I8, BSR_BF16, 0},
+                                 {"i8 scales 128", true, false, 0, BSR_I8, BSR_BF16, 128}};
+    for (int b : {128, 64, 32, 16})
+        for (double s : {.5, .8, .95}) {
+            const product y = typed(&dense_pattern(b, b, s), b, b, 4096, BSR_BF16);
+            for (const kind &k : kinds) {
+                product x = typed(&dense_pattern(b, b, s), b, b, 4096, k.dtype);
+                if (s != .8 && (&k - kinds) % 4 > 1 && k.dtype == BSR_E4M3 && !k.scales) continue;
+                x.columns = k.columns, x.trans = k.trans, x.flags = k.flags, x.out = k.out, x.scales = k.scales;
+                beside_product(text("%s b%d s%.2f", k.name, b, s), x, text("bf16 b%d s%.2f", b, s), y);
+            }
+        }
+    for (int b : {128, 64})
+        for (uint32_t flag : {(uint32_t)0, (uint32_t)BSR_EXEC_FAST_ACCUM}) {
+            sampled x(&dense_pattern(b, b), b, b, 4096, BSR_E4M3, true);
+            x.flags = flag;
+            beside_sampled(text("sampled e4m3%s b%d", flag ? " fast" : "", b), x, text("sampled bf16 b%d", b),
+                           sampled(&dense_pattern(b, b), b, b, 4096));
+        }
 }
 /* One matrix for all items, beside the product of as many columns. */
 static void batches(void) {
@@ -981,8 +1024,9 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } classes[] = {{"small", small_blocks}, {"uneven", uneven_rows},    {"blocks16", blocks_of_16}, {"sides", other_sides},
-                   {"strides", strides},    {"types", types},           {"batches", batches},       {"transposed", transposed},
-                   {"experts", experts},    {"softmax", softmax_masks}, {"epilogues", epilogues},   {"conversions", conversions}};
+                   {"strides", strides},    {"types", types},           {"eights", eights},      {"batches", batches},
+                   {"experts", experts},    {"softmax", softmax_masks}, {"epilogues", epilogues},   {"transposed", transposed},
+                   {"conversions", conversions}};
     bsr_error e;
     bsr_context_desc d = BSR_ZERO;
     int wanted = argc;

@@ -355,8 +355,10 @@ TF void rk_choose(const rk_choice *x, uint8_t *kinds) {
                     if (kinds[i] == 4 && (b < 0 || score[i] > score[b])) b = i;
                 if (b < 0) break;
                 if (s->top_k && taken + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) done = 1;
-                if (s->top_p > 0 && mass >= s->top_p * all) done = 1;
-                if (s->top_p > 0 && fabs(mass - s->top_p * all) < near * all) unsure = 1;
+                if (s->top_p > 0 && s->top_p < 1 && mass >= s->top_p * all) done = 1;
+                if (s->top_p > 0 && s->top_p < 1 && fabs(mass - s->top_p * all) < near * all) unsure = 1;
+                if (s->top_p == 1 && score[b] != top && !(exp(score[b] - top) > 0)) done = 1; /* all that have a share */
+                if (s->top_p == 1 && fabs(score[b] - top + 745) < 1) unsure = 1;
                 if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[b] >= s->threshold)) done = 1;
                 if ((s->flags & BSR_SELECT_THRESHOLD) && fabs(score[b] - s->threshold) < near) unsure = 1;
                 for (i = 0; i < c; i++) /* scores that only rounding tells apart: which of them is chosen is open */

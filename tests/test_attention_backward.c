@@ -426,6 +426,47 @@ TEST(poison) {
                 ref_run_backward(&c, 0);
             }
 }
+/* A query that is NaN, so that its lse is: keys that it may not attend to have their gradients from others. Then plans that say
+   how the mask's columns are found, with a workspace that would do for the other way; a softcap that f32 does not hold. */
+TEST(nan_query) {
+    int t, isa, form;
+    for (t = 0; t < 4; t++)
+        for (isa = 1; isa <= 3; isa++)
+            for (form = 0; form < 2; form++) {
+                const int64_t n = 64, at = 5;
+                bsr_exec e = t_exec(0);
+                bsr_plan plan = BSR_ZERO;
+                ref_gradients c;
+                t_spec s;
+                int64_t i, j, wrong = 0;
+                bt_case("%s, isa %d, form %d", bsr_dtype_name(dtypes[t]), isa, form);
+                if (!t_context(isa)) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                s = form ? t_spec_of(dtypes[t], 2, 2, 32, 32, 32 * 32) : t_spec_of(dtypes[t], 64, 64, 1, 1, 1);
+                c = ref_gradients_new(&s, dtypes[t], n, n, 8, 8, NO_BATCH, NO_BATCH, NO_BATCH, NO_BATCH, 0);
+                c.o.flags = BSR_ATTENTION_CAUSAL;
+                for (i = 0; i < 8; i++) t_set(&c.q, 0, at, i, (double)NAN);
+                if (!ref_run_forward(&c)) continue;
+                CHECK(t_get(&c.lse, 0, at, 0) != t_get(&c.lse, 0, at, 0));
+                plan.flags = BSR_PLAN_SLOW_TRANSPOSE, plan.backend = BSR_BACKEND_CPU, e.plan = &plan;
+                e.workspace_bytes = 1 << 16, e.workspace = bt_alloc(1 << 16, 64), bt_mark_output(e.workspace);
+#ifdef BSR_MIRROR_H
+                e.plan = NULL; /* not of this backend */
+#endif
+                RUN_OK(bsr_attention_backward(t_context(isa), c.scale, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &c.d_out,
+                                              &c.dq, &c.dk, &c.dv, &e));
+                for (i = 0; i < n; i++)
+                    for (j = 0; j < 8; j++) {
+                        const double dk = t_get(&c.dk, 0, i, j), dv = t_get(&c.dv, 0, i, j);
+                        wrong += i > at ? !(fabs(dk) < 1e9 && fabs(dv) < 1e9) : dk == dk || dv == dv;
+                    }
+                CHECK_INT(wrong, 0);
+                c.o.softcap = 1e39;
+                CHECK_INT(bsr_attention(t_context(isa), 1, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e), BSR_BAD_ARGUMENT);
+            }
+}
 /* Identities: with d_lse 1 and d_out 0 the rows of dS are probabilities; without d_lse they sum to 0. */
 TEST(identities) {
     int k;
@@ -649,6 +690,7 @@ int main(int argc, char **argv) {
         {"same_bits", same_bits},
         {"edges", edges},
         {"poison", poison},
+        {"nan_query", nan_query},
         {"identities", identities},
         {"refused", refused},
         {"merge", merge},

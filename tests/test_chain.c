@@ -202,6 +202,7 @@ TEST(errors) {
     bsr_matrix blocks = weights(BSR_F32, 24, 24, 0, NO_BATCH), other;
     bsr_dense x = t_random(BSR_F32, 24, 8, ROW, NO_BATCH, 0, FILL_SIGNED), y = bsr_dense_transposed(x), bias, wrong;
     bsr_dense result = t_output(BSR_F32, 24, 8, ROW, NO_BATCH);
+    bsr_scales scales = BSR_ZERO;
     bsr_error error;
     bsr_exec e = t_exec(0);
     double two = 2;
@@ -242,6 +243,10 @@ TEST(errors) {
     REFUSED(SAMPLED(NULL, &blocks, &blocks, NULL, &result), BSR_OVERLAP, BSR_ITEM_OVERLAP, BSR_ARG_MIDDLE);
     other = weights(BSR_F32, 24, 48, 0, NO_BATCH);
     REFUSED(SAMPLED(NULL, &other, &blocks, NULL, &result), BSR_BAD_SHAPE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_PRODUCT);
+    memset(&end_of, 0, sizeof end_of), scales.scale = &bias, end_of.b_scales = &scales;
+    REFUSED(CHAIN(&end_of, &middle, NULL, &out), BSR_UNSUPPORTED, BSR_ITEM_SCALES, BSR_ARG_B_SCALES);
+    REFUSED(CHAIN(NULL, &middle, &end_of, &out), BSR_UNSUPPORTED, BSR_ITEM_SCALES, BSR_ARG_B_SCALES);
+    REFUSED(SAMPLED(NULL, NULL, &blocks, &end_of, &result), BSR_UNSUPPORTED, BSR_ITEM_SCALES, BSR_ARG_B_SCALES);
     CHECK_INT(SAMPLED(NULL, NULL, &blocks, NULL, &result), BSR_OK);
 }
 

@@ -493,6 +493,52 @@ TEST(select_bad) {
     }
 }
 
+/* Counts beyond 64 bits; lists that are not there; groups of no heads; a share of 1. */
+TEST(far_edges) {
+    int64_t crow[9], crow_of_items[2 * 5];
+    uint8_t kind[2] = {9, 9};
+    double score[2] = {0, -40};
+    bsr_dense none, d = bsr_dense_row_major(score, BSR_F64, 1, 2);
+    t_spec of = t_spec_of(BSR_BOOL, 4, 3, 5, 6, 9);
+    bsr_exec e = t_exec(0);
+    bsr_matrix m;
+    bsr_block_lists l;
+    bsr_select s = BSR_ZERO;
+    bt_case("blocks that nobody can count");
+    m = bsr_matrix_make(0, 0, 1, 1, 0, crow, NULL, BSR_I64, NULL, BSR_F32);
+    CHECK_INT(bsr_block_mask(t_context(0), 8, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
+    m = bsr_matrix_make(0, 0, 1, 1, 0, crow_of_items, NULL, BSR_I64, NULL, BSR_F32);
+    m.batch_dims = 1, m.batch[0] = 2, m.crow_batch_stride[0] = 5, m.flags = BSR_MATRIX_RAGGED;
+    CHECK_INT(bsr_block_mask(t_context(0), 2, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OK);
+    m.rows = m.cols = 0;
+    CHECK_INT(bsr_block_mask(t_context(0), 3, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
+    bt_case("the width of lists that are not there");
+    of.pattern_only = 1, m = t_matrix(&of), l = rk_list_room(5, 6, 6, 0), l.full_width = -1;
+    CHECK_INT(bsr_to_block_lists(t_context(0), &m, NULL, &l, &e), BSR_OK);
+    rk_check_lists(&m, NULL, &l);
+    l.full_width = INT64_MAX;
+    CHECK_INT(bsr_to_block_lists(t_context(0), &m, NULL, &l, &e), BSR_OK);
+    bt_case("no heads in a group");
+    m = bsr_matrix_make(2, 4, 2, 2, 0, crow_of_items, NULL, BSR_I64, NULL, BSR_F32), m.batch_dims = 1, m.batch[0] = 2;
+    m.crow_batch_stride[0] = 2, none = bsr_dense_batched(d, 0, 0), s.scores = &none, s.flags = BSR_SELECT_SUM_GROUP, s.top_k = 1;
+    CHECK_INT(bsr_select_blocks(t_context(0), &s, &m, NULL, &e), BSR_BAD_BATCH);
+    CHECK_INT(t_error.item, BSR_ITEM_HEADS);
+    bt_case("all that have a share");
+    memset(&s, 0, sizeof s), s.scores = &d, s.top_p = 1;
+    m = bsr_matrix_make(2, 4, 2, 2, 2, crow, (int64_t *)bt_alloc(16, 8), BSR_I64, NULL, BSR_F32);
+    CHECK_INT(bsr_select_blocks(t_context(0), &s, &m, kind, &e), BSR_OK);
+    CHECK_INT(m.nnz, 2);
+    score[1] = -1000;
+    m.nnz = 2;
+    CHECK_INT(bsr_select_blocks(t_context(0), &s, &m, kind, &e), BSR_OK);
+    CHECK_INT(m.nnz, 1);
+    s.top_p = 1.5;
+    CHECK_INT(bsr_select_blocks(t_context(0), &s, &m, kind, &e), BSR_BAD_ARGUMENT);
+    CHECK_INT(t_error.value, BSR_VALUE_UNKNOWN);
+    CHECK(bsr_supports(t_context(0), BSR_OP_SELECT_BLOCKS, BSR_F32, BSR_F32, 16, 16));
+    CHECK(!bsr_supports(t_context(0), BSR_OP_SELECT_BLOCKS, BSR_I8, BSR_I8, 16, 16));
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {{"block_mask", block_mask},
                                     {"attention_agrees", attention_agrees},
@@ -505,7 +551,8 @@ int main(int argc, char **argv) {
                                     {"pool_nan", pool_nan},
                                     {"pool_bad", pool_bad},
                                     {"select_blocks", select_blocks},
-                                    {"select_bad", select_bad}};
+                                    {"select_bad", select_bad},
+                                    {"far_edges", far_edges}};
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
     return failed;

@@ -965,6 +965,35 @@ TEST(activation_edges) {
 }
 
 /* upstream.md 6.4 */
+/* Inf and NaN beside one stored block of three: other rows, whose sums stand beside its own, stay as they are. */
+TEST(infinite_rows) {
+    static const int64_t sides[] = {3, 5, 7, 10, 12, 20, 33}, widths[] = {1, 2, 3, 5, 8, 17};
+    int k;
+    for (k = 0; k < 700; k++) {
+        const int type = dtypes[k % 4], isa = 1 + k / 4 % 3;
+        const int64_t br = sides[bt_below(7)], bc = bt_below(2) ? br : sides[bt_below(7)], n = widths[bt_below(6)];
+        const double odd = bt_below(2) ? (double)INFINITY : (double)NAN;
+        int64_t i, j, at;
+        t_spec s;
+        addmm c;
+        bt_case("%d: %s, isa %d, blocks %d x %d, N %d", k, bsr_dtype_name(type), isa, (int)br, (int)bc, (int)n);
+        c = addmm_new(), c.trans = bt_below(2) ? BSR_TRANS_A : 0, c.ctx = t_context(isa);
+        if (!c.ctx) {
+            bt_skip("this instruction set is not in this build or machine");
+            continue;
+        }
+        s = t_spec_of(type, br, bc, 6, 6, 9), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
+        c.a = t_matrix(&s); /* no block twice: of two and Inf the reference has one product */
+        c.b = t_random(type, c.trans ? c.a.rows : c.a.cols, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+        if (c.trans) t_attach_transposed(&c.a);
+        at = bt_below(6) * (c.trans ? br : bc);
+        for (i = 0; i < (c.trans ? br : bc); i++)
+            for (j = 0; j < n; j++)
+                if (bt_below(3) == 0) t_set(&c.b, 0, at + i, j, odd);
+        output_for(&c, type, (int)bt_below(LAYOUTS));
+        run_addmm(&c);
+    }
+}
 TEST(nan_rules) {
     int t, trans;
     for (t = 0; t < 4; t++)
@@ -1637,6 +1666,7 @@ int main(int argc, char **argv) {
         {"one_rounding", one_rounding},
         {"epilogues", epilogues},
         {"activation_edges", activation_edges},
+        {"infinite_rows", infinite_rows},
         {"nan_rules", nan_rules},
         {"repeated_values", repeated_values},
         {"in_place", in_place},

@@ -1664,6 +1664,59 @@ static void on_stage(const si_launch *l) {
                              : strstr(l->kernel->name, "wgmma") || strstr(l->kernel->name, "narrow_tma") ? "wgmma " : "other ";
     if (strcmp(what, "index ") || !strstr(stage_names, what)) strcat(stage_names, what);
 }
+/* A cache's pages that don't stand at whole pieces of 16 bytes are left to the kernel that takes any; backward plans that a query
+   gave run with the workspace that it saw. */
+TEST(attention_plans) {
+    int i;
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    for (i = 0; i < 3; i++) {
+        const int64_t page = 16 * 64 + (i == 1 ? 4 : 0), far = i == 2 ? 4 : 0;
+        bsr_exec ex = BSR_ZERO;
+        bsr_plan plan = BSR_ZERO;
+        bsr_pages pages = BSR_ZERO;
+        bsr_attention_options o = BSR_ZERO;
+        bsr_matrix mask;
+        bsr_dense q, k, v, out;
+        bt_case("pages, case %d", i);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        mask = bsr_matrix_make(1, 128, 1, 64, 2, aligned(16, BSR_I32), aligned(16, BSR_I32), BSR_I32, NULL, BSR_BF16);
+        q = bsr_dense_row_major(aligned(64, BSR_BF16), BSR_BF16, 1, 64);
+        k = bsr_dense_batched(bsr_dense_row_major(aligned(8 * 1040, BSR_BF16), BSR_BF16, 16, 64), 8, page);
+        v = bsr_dense_batched(bsr_dense_row_major(aligned(8 * 1040, BSR_BF16), BSR_BF16, 16, 64), 8, 16 * 64 + far);
+        out = bsr_dense_row_major(aligned(64, BSR_BF16), BSR_BF16, 1, 64);
+        pages.table = (const int32_t *)(const void *)aligned(8, BSR_I32), o.pages = &pages, ex.query = &plan;
+        CHECK_INT(bsr_attention(ctx, 1, &q, &k, &v, &mask, &o, &out, NULL, &ex), BSR_OK);
+        CHECK_INT(plan.kernel, i ? 1 : 2);
+    }
+    for (i = 0; i < 40; i++) {
+        const int64_t heads = 1 + i % 5, n = 1024;
+        bsr_exec ex = BSR_ZERO;
+        bsr_plan plan = BSR_ZERO, whole = BSR_ZERO;
+        bsr_matrix mask;
+        bsr_dense x[8], lse;
+        int t;
+        bt_case("backward, case %d", i);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        mask = bsr_matrix_make(n, n, 64, 64, 100, aligned(64, BSR_I32), aligned(128, BSR_I32), BSR_I32, NULL, BSR_BF16);
+        for (t = 0; t < 8; t++)
+            x[t] = bsr_dense_batched(bsr_dense_row_major(aligned(heads * n * 64, BSR_BF16), BSR_BF16, n, 64), heads, n * 64);
+        lse = bsr_dense_batched(bsr_dense_row_major(aligned(heads * n, BSR_F32), BSR_F32, n, 1), heads, n);
+#define BACKWARD \
+    bsr_attention_backward(ctx, 1, &x[0], &x[1], &x[2], &mask, NULL, &x[3], &lse, &x[4], &x[5], &x[6], &x[7], &ex)
+        ex.query = &whole;
+        CHECK_INT(BACKWARD, BSR_OK);
+        ex.workspace = arena.base + arena.size / 2 / 64 * 64;
+        ex.workspace_bytes = i < 5 ? whole.workspace_bytes : whole.workspace_bytes * (uint64_t)(40 - i) / 40;
+        ex.query = &plan;
+        CHECK_INT(BACKWARD, BSR_OK), CHECK(plan.workspace_bytes <= ex.workspace_bytes);
+        if (i < 5) CHECK_INT(plan.flags, whole.flags);
+        ex.query = NULL, ex.plan = &plan;
+        CHECK_INT(BACKWARD, BSR_OK);
+    }
+#undef BACKWARD
+    bsr_destroy(ctx);
+}
 TEST(row_views) { /* not on CUDA yet: refused before anything is launched */
     bsr_error e;
     bsr_context *ctx = create_on_hopper(&e);
@@ -2083,6 +2136,7 @@ static const bt_test tests[] = {
     {"stages", stages},
     {"sums_of_products", sums_of_products},
     {"sums_of_two_types", sums_of_two_types},
+    {"attention_plans", attention_plans},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
     {"sums_of_no_items", sums_of_no_items},

@@ -27,7 +27,9 @@ alone() { case $1 in gpu_sizes | gpu_streams) return 0 ;; *) return 1 ;; esac } 
 tiered() { case $1 in gpu_product | gpu_sampled | gpu_attention | gpu_attention_backward) return 0 ;; *) return 1 ;; esac }
 if [ "$mode" = test ]; then
     jobs=${JOBS:-6}
+    for t in every_product_kernel every_other_kernel; do part "gpu_kernels, $t" 600 "$B/gpu_tests gpu_kernels $t"; done # long ones
     for p in $PROGRAMS; do
+        [ "$p" = gpu_kernels ] && continue
         alone "$p" || part "$p" 300 "$B/gpu_tests $p"
         tiered "$p" && for t in ${TIERS:-1 2 3}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
     done
