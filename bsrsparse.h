@@ -14113,7 +14113,8 @@ static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matri
     bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_build_count, b);
     for (item = 0; item < b->batch.count; item++) {
         for (r = 0, n = 0; r < b->rows; r++)
-            if (!bsri_add(n, b->first[item * b->rows + r], &n)) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, limit);
+            if (!bsri_add(n, b->first[item * b->rows + r], &n))
+                return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, limit);
         if (item == 0) size = n;
         if (n != size && !ragged) return bsri_fail_wanted(c, BSR_ITEM_UNEQUAL_NNZ, BSR_ARG_MATRIX, item, n, size);
         if (ragged && !bsri_add(total, n, &total)) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, limit);

@@ -464,7 +464,8 @@ TEST(nan_query) {
                     }
                 CHECK_INT(wrong, 0);
                 c.o.softcap = 1e39;
-                CHECK_INT(bsr_attention(t_context(isa), 1, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e), BSR_BAD_ARGUMENT);
+                CHECK_INT(bsr_attention(t_context(isa), 1, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e),
+                          BSR_BAD_ARGUMENT);
             }
 }
 /* Identities: with d_lse 1 and d_out 0 the rows of dS are probabilities; without d_lse they sum to 0. */
