@@ -1794,7 +1794,7 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    2^-25 sum |v|;
    then one rounding.
    Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
-   mask flags, unknown function, softcap negative or above 2^127, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
+   mask flags, unknown function, softcap negative or above 1e38, an unknown block kind on the CPU), BAD_STRUCTURE (on the CPU: an
    entry of the pages' table out of range), UNSUPPORTED (a score function in f64).
    One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
    _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
@@ -6870,12 +6870,12 @@ typedef struct bsri_work {
     bsri_walk walk;
     uint32_t extra[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 4 / BSRI_LANES_MAX];
     bsri_pair list[BSRI_LIST];
+    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
+    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
     BSRI_ALIGN64 double a_pack[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
     BSRI_ALIGN64 double raw[BSRI_RAW_BYTES / 8]; /* few: numbers gathered as they are, to be converted at once */
-    int32_t spread[BSRI_SMALL_VECTORS * BSRI_LANES_MAX];
-    int32_t counted, count[BSRI_COUNTED]; /* 0, 1, 2 ...: where packed entries of b are; so many are set */
 } bsri_work;
 
 static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int64_t cs) {
@@ -7014,7 +7014,7 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     bsri_walk *k = &w->walk;
     int64_t i, j, n;
     const int32_t *at = f->at, *col = f->col, *line = f->line;
-    const int64_t block = f->block * size, step = f->step * size; /* bytes */
+    const int64_t block = f->block * size, step = (int64_t)((uint64_t)f->step * (uint64_t)size); /* bytes; of one block any */
     const int past = w->rows % bsri_lanes(w->isa, w->compute) != 0;
     char behind[BSRI_FEW_COLS][64], *const end = (char *)c + w->rows * size;
     /* Vectors that reach past the tile add 0 times b to the sums that stand there, which of Inf makes NaN. */
@@ -7428,7 +7428,8 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         memset(&c, 0, sizeof c);
         bsri_cursor_matrix(e, &c, &s, tile);
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
-        f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block, f->step = e->bc * e->b_rs;
+        f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block,
+        f->step = (int64_t)((uint64_t)e->bc * (uint64_t)e->b_rs);
         bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
                     f->at && e->far && w->few != BSRI_FEW_TURNED);
@@ -11380,7 +11381,7 @@ static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_att
     for (i = 0; o->extra && i < (int)BSRI_COUNT(o->extra->reserved); i++)
         if (o->extra->reserved[i]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, i);
     if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
-    if (!(o->softcap >= 0 && o->softcap <= 0x1p127)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
+    if (!(o->softcap >= 0 && o->softcap <= 1e38)) return bsri_fail(c, BSR_ITEM_SOFTCAP, BSR_ARG_OPTIONS, -1, 0);
     if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
         return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
     if (o->mask_function && (o->mask_function < BSR_USER_FUNCTION_BASE || o->mask_function >= BSRI_USER_MASK_END))

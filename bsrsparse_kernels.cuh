@@ -120,6 +120,22 @@ namespace {
 #else
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads)
 #endif
+/* 1 where ptxas runs out of registers with what fits for sm_80 and sm_90. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define BSRI_MMA_TIGHT 1
+#else
+#define BSRI_MMA_TIGHT 0
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define BSRI_MMA_FULL 1 /* what fits elsewhere takes more registers: tiles with 128 sums spill up to 8 bytes */
+#else
+#define BSRI_MMA_FULL 0
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define BSRI_MMA_NARROW 1
+#else
+#define BSRI_MMA_NARROW 0
+#endif
 
 /* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left, and ends where
    that is not 0, before it reads or writes anything; it begins when the check has ended, never early. That there is a word the
@@ -2657,22 +2673,6 @@ __device__ __forceinline__ int bsri_dev_thread(void) {
 /* ---------------------------------------------------------------------------------------------- */
 
 /* --- multiplying --- */
-/* 1 where ptxas runs out of registers with what fits for sm_80 and sm_90. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-#define BSRI_MMA_TIGHT 1
-#else
-#define BSRI_MMA_TIGHT 0
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define BSRI_MMA_FULL 1 /* what fits elsewhere takes more registers: tiles with 128 sums spill up to 8 bytes */
-#else
-#define BSRI_MMA_FULL 0
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define BSRI_MMA_NARROW 1
-#else
-#define BSRI_MMA_NARROW 0
-#endif
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
@@ -10104,7 +10104,7 @@ template <class L> struct bsri_softmax_rows {
     }
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS - (sizeof(typename L::real) == 8 && BSRI_MMA_FULL))
+__global__ void __launch_bounds__(L::THREADS, L::CTAS - BSRI_MMA_FULL)
     bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
 #if __CUDA_ARCH__ >= 900
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
@@ -17751,7 +17751,11 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_route_place(const __
 
 /* --- the pattern of a routing, and its transposed index: a warp has a block row --- */
 
+#if BSRI_MMA_FULL /* as BSRI_BOUNDS */
+static __global__ void __launch_bounds__(BSRI_CTA, 1)
+#else
 static __global__ void __launch_bounds__(BSRI_CTA)
+#endif
     bsri_moe_fill_pattern(const __grid_constant__ bsri_dev_moe_pattern m BSRI_GATE) {
     const bsri_moe_pattern &p = m.p;
     const int64_t thread = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x, threads = gridDim.x * (int64_t)BSRI_CTA;

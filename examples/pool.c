@@ -104,5 +104,5 @@ int main(void) {
     for (i = 0; i < WORKERS; i++) printf(" %d", (int)p.share[i]);
     printf("\n");
     pool_end(&p), bsr_destroy(ctx), free(values), free(x);
-    return verdict(same && p.jobs == STEPS);
+    return verdict(same && p.jobs >= STEPS);
 }

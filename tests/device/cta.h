@@ -20,6 +20,9 @@
 typedef const uint64_t *bsri_gate;
 #define BSRI_GATE , bsri_gate gate
 #define BSRI_ENTER (void)gate
+#define BSRI_MMA_TIGHT 0
+#define BSRI_MMA_FULL 0
+#define BSRI_MMA_NARROW 0
 static struct {
     unsigned x;
 } threadIdx, blockIdx, gridDim, blockDim;
