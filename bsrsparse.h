@@ -292,7 +292,8 @@
      are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
      64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
-     stands for (k + 2) u.
+     stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
+     hold.
 
    BLOCK MASKS
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
