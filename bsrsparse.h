@@ -7015,7 +7015,8 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     bsri_walk *k = &w->walk;
     int64_t i, j, n;
     const int32_t *at = f->at, *col = f->col, *line = f->line;
-    const int64_t block = f->block * size, step = (int64_t)((uint64_t)f->step * (uint64_t)size); /* bytes; of one block any */
+    const int64_t block = (int64_t)((uint64_t)f->block * (uint64_t)size); /* bytes; of one block any number */
+    const int64_t step = (int64_t)((uint64_t)f->step * (uint64_t)size);
     const int past = w->rows % bsri_lanes(w->isa, w->compute) != 0;
     char behind[BSRI_FEW_COLS][64], *const end = (char *)c + w->rows * size;
     /* Vectors that reach past the tile add 0 times b to the sums that stand there, which of Inf makes NaN. */
