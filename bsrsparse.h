@@ -7015,8 +7015,7 @@ static void bsri_few_turned(bsri_work *w, const char *pa, const char *pb, int64_
     bsri_walk *k = &w->walk;
     int64_t i, j, n;
     const int32_t *at = f->at, *col = f->col, *line = f->line;
-    const int64_t block = (int64_t)((uint64_t)f->block * (uint64_t)size); /* bytes; of one block any number */
-    const int64_t step = (int64_t)((uint64_t)f->step * (uint64_t)size);
+    const int64_t block = bsri_step(0, f->block, size), step = bsri_step(0, f->step, size); /* bytes; of one block any number */
     const int past = w->rows % bsri_lanes(w->isa, w->compute) != 0;
     char behind[BSRI_FEW_COLS][64], *const end = (char *)c + w->rows * size;
     /* Vectors that reach past the tile add 0 times b to the sums that stand there, which of Inf makes NaN. */
@@ -7431,7 +7430,7 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         bsri_cursor_matrix(e, &c, &s, tile);
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
         f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block,
-        f->step = (int64_t)((uint64_t)e->bc * (uint64_t)e->b_rs);
+        f->step = bsri_step(0, e->bc, e->b_rs);
         bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
                     f->at && e->far && w->few != BSRI_FEW_TURNED);
@@ -15694,6 +15693,8 @@ static void bsri_select_sort(const double *score, int64_t *order, int64_t n) {
         order[i] = order[0], order[0] = last, bsri_select_sift(score, order, 0, i);
     }
 }
+/* What a block weighs beside the best one. */
+static double bsri_select_share(double score, double top) { return score == top ? 1 : exp(score - top); }
 /* Marks block column c, with the kind that causality gives it. */
 static void bsri_select_mark(const bsri_selection *j, int64_t r, int64_t c) {
     const bsri_build *b = j->b;
@@ -15712,22 +15713,22 @@ static void bsri_select_row(void *arg, int64_t r) {
     double *score = b->norm + r * b->cols, top = (double)-INFINITY, all = 0, mass = 0;
     int64_t *order = (int64_t *)(void *)(b->norm + b->rows * b->cols) + r * b->cols, n = 0, forced = 0, i, c;
     for (c = 0; c < end; c++) score[c] = bsri_select_score(j, r, c), top = score[c] > top ? score[c] : top;
-    for (c = 0; c < end; c++) all += score[c] == top ? 1 : exp(score[c] - top);
+    for (c = 0; c < end; c++) all += bsri_select_share(score[c], top);
     for (c = 0; c < end; c++) {
         if (c >= s->first && !(c > middle - s->local && c < middle + s->local)) {
             order[n++] = c;
             continue;
         }
-        forced++, mass += score[c] == top ? 1 : exp(score[c] - top);
+        forced++, mass += bsri_select_share(score[c], top);
         bsri_select_mark(j, r, c);
     }
     bsri_select_sort(score, order, n);
     for (i = 0; i < n; i++) {
         c = order[i];
         if (s->top_k && i + (s->flags & BSR_SELECT_FORCED_COUNT ? forced : 0) >= s->top_k) break;
-        if (s->top_p == 1 ? !(score[c] == top || exp(score[c] - top) > 0) : s->top_p > 0 && mass >= s->top_p * all) break;
+        if (s->top_p == 1 ? !(bsri_select_share(score[c], top) > 0) : s->top_p > 0 && mass >= s->top_p * all) break;
         if ((s->flags & BSR_SELECT_THRESHOLD) && !(score[c] >= s->threshold)) break;
-        mass += score[c] == top ? 1 : exp(score[c] - top), bsri_select_mark(j, r, c);
+        mass += bsri_select_share(score[c], top), bsri_select_mark(j, r, c);
     }
 }
 
@@ -24332,7 +24333,7 @@ static void bsri_gradient_spill(const bsri_call *c, bsri_walks *w, bsri_gradient
         w->spilt_step[i] = ragged && own >= 0 && bsri_own_pattern(m, own) ? 0 : blocks;
         if (w->spilt_step[i] && !bsri_mul(blocks, b->size[i], &blocks)) return;
     }
-    if (bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) && all > 0 && all / 2 <= INT64_MAX / 4)
+    if (bsri_mul(blocks, m->block_rows * m->block_cols * 2, &all) && all > 0 && all <= INT64_MAX / 2)
         w->spilt = bsri_gradient_take(r, all);
 }
 /* The index where walks by keys lack it; what is known of rows; sums of groups; ds. */

@@ -966,7 +966,6 @@ TEST(activation_edges) {
         }
 }
 
-/* upstream.md 6.4 */
 /* Inf and NaN beside one stored block of three: other rows, whose sums stand beside its own, stay as they are. */
 TEST(infinite_rows) {
     static const int64_t sides[] = {3, 5, 7, 10, 12, 20, 33}, widths[] = {1, 2, 3, 5, 8, 17};
@@ -996,6 +995,7 @@ TEST(infinite_rows) {
         run_addmm(&c);
     }
 }
+/* upstream.md 6.4 */
 TEST(nan_rules) {
     int t, trans;
     for (t = 0; t < 4; t++)

@@ -13,7 +13,7 @@ typedef struct sum {
     bsr_dense b[BSR_TERMS_MAX], out;
     int64_t count, rows, n;
     t_shape batch;
-    int dtype;
+    int dtype, once; /* once: no block twice; of two and Inf the reference has one product */
 } sum;
 static sum sum_new(int dtype, int64_t rows, int64_t n) {
     sum s;
@@ -21,7 +21,6 @@ static sum sum_new(int dtype, int64_t rows, int64_t n) {
     s.dtype = dtype, s.rows = rows, s.n = n, s.batch = NO_BATCH;
     return s;
 }
-static int once; /* no block twice: of two and Inf the reference has one product */
 /* A term of its own kind: blocks of br rows of out and bc products, `across` of them beside each other. */
 static void sum_add(sum *s, int64_t br, int64_t bc, int64_t across, int percent, int trans, double alpha, t_shape batch) {
     const int64_t t = s->count++, down = s->rows / br;
@@ -31,7 +30,7 @@ static void sum_add(sum *s, int64_t br, int64_t bc, int64_t across, int percent,
     m.nnz = m.r * m.c * percent / 100, m.layout = (int)bt_below(BLOCKS_LAYOUTS), m.kind = FILL_SIGNED;
     for (i = 0; i < batch.dims; i++)
         if (bt_below(3) == 0) narrow.n[i] = 1;
-    m.unsorted = bt_below(3) == 0, m.duplicates = !once && bt_below(4) == 0, m.batch = narrow;
+    m.unsorted = bt_below(3) == 0, m.duplicates = !s->once && bt_below(4) == 0, m.batch = narrow;
     m.ragged = batch.dims && bt_below(2), m.shared_pattern = m.ragged ? 0 : (unsigned)bt_below(4);
     s->a[t] = t_matrix(&m);
     if (trans) t_attach_transposed(&s->a[t]);
@@ -241,9 +240,8 @@ TEST(infinite_rows) {
         sum s = sum_new(dtypes[k % 4], rows, bt_range(1, 3));
         int64_t i, j, t;
         bt_case("%d: %s, blocks of %d, N %d", k, bsr_dtype_name(s.dtype), (int)side, (int)s.n);
-        once = 1;
+        s.once = 1;
         for (t = 0; t < 3; t++) sum_add(&s, side, side, 6, 25, k / 4 % 2, 1, NO_BATCH);
-        once = 0;
         for (i = 0; i < side; i++)
             for (j = 0; j < s.n; j++) t_set(&s.b[1 + k % 2], 0, side * (k % 6) + i, j, (double)INFINITY);
         sum_check(&s, 0, NULL, NULL, s.dtype, 0, REF_MAY_BE_ZERO);

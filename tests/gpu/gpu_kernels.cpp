@@ -4,7 +4,8 @@
 const char *gm_kernel(int i, int *number); /* library.cu */
 /* So compute-sanitizer meets each kernel, whatever is drawn elsewhere: those of products in
    every_product_kernel, others in every_other_kernel. */
-/* Families whose programs call each kernel: gpu_conv, gpu_moe and gpu_experts, gpu_attention_backward, gpu_decode, gpu_maps. */
+/* Families of gpu_conv, gpu_moe and gpu_experts, gpu_attention_backward, gpu_decode, gpu_maps. That each of their kernels is
+   called by some program is what gpu-sanitize checks. */
 static bool of_another_program(const char *name) {
     for (const char *family : {"CONV_", "GATED_", "GROUPED_", "MOE_", "GRADIENT_", "ATTENTION_DECODE", "ATTENTION_MERGE", "MAP_",
                                "REDUCE_"})
