@@ -2192,13 +2192,14 @@ enum { BSR_TUNE_ANY = -1 }; /* in a pattern for bsr_tune_query: whatever the row
 /* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
    A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
    memory. A sampled product: m x k times k x n, the stored result's blocks. Softmax: m x n. Attention: m queries, n keys, k the
-   head size; alpha 1 where anything but causality stands between product and softmax. A convolution: m channels of out, n pixels
-   of all images, k taps times channels of x (both of a group); alpha 1: a data gradient. Its weights' gradient: m and k as
-   there, n pixels of dy. One with one tap is a product. Batches are not part of the key. */
+   head size; alpha 1 where anything but causality stands between product and softmax. Its gradients: the same; beta 1: no dk, dv,
+   2: no dq. A gated unit: as a sampled product. A convolution: m channels of out, n pixels of all images, k taps times channels
+   of x (both of a group); alpha 1: a data gradient. Its weights' gradient: m and k as there, n pixels of dy. One with one tap is
+   a product. Batches are not part of the key. */
 struct bsr_tune_row {
     int32_t gpu; /* index in bsr_tune_table.gpus */
-    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION,
-                   CONV, CONV_WEIGHT_GRADIENT */
+    int32_t op; /* DENSE_ADDMM, SAMPLED_ADDMM (products of bsr_matmul and of chains as well: each looks up its own), SCATTER_MM,
+                   SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, ATTENTION_BACKWARD, CONV, CONV_WEIGHT_GRADIENT, SAMPLED_GATED */
     int32_t dtype, out_dtype, block_rows, block_cols, beta, alpha;
     int32_t m, k, n;
     int32_t density; /* of stored blocks, in percent, rounded */
@@ -2591,6 +2592,7 @@ typedef struct bsri_watch {
 #endif
 
 /* What one call carries through its checks. */
+enum { BSRI_CHAIN_FIRST = 1, BSRI_CHAIN_NEXT }; /* NEXT: nothing under way writes its matrix, see bsri_cuda_waits() */
 typedef struct bsri_call {
     const bsr_context *ctx;
     const bsr_exec *exec; /* never null */
@@ -2598,7 +2600,7 @@ typedef struct bsri_call {
     uint32_t flags; /* exec->flags */
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
-    int32_t reserved;
+    int32_t chained;             /* BSRI_CHAIN_...: a product of bsr_chain_mm */
     struct bsri_timed {
         double began;
         int on;
@@ -2911,7 +2913,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->reserved = 0, c->timed.on = 0, c->timer = &c->timed;
+    c->may_write_workspace = 0, c->chained = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -12247,7 +12249,7 @@ static void bsri_gradient_run(const bsri_call *c, bsri_gradient *g) {
     while (left) bsri_gradient_walk(c, g, bsri_gradient_lead(g, &left));
 }
 
-BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan))
+BSRI_CUDA_PART(bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, const bsr_tune_row *key, bsr_plan *plan))
 static void bsri_transposed_build(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
 /* The plan, and whether the mask's transposed index is built in the workspace. */
 static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_plan *p) {
@@ -12264,6 +12266,14 @@ static bsr_status bsri_gradient_plan(const bsri_call *c, bsri_gradient *g, bsr_p
     if (!have) p->flags |= BSR_PLAN_SLOW_TRANSPOSE;
     else p->flags |= BSR_PLAN_BUILDS_INDEX, p->workspace_bytes = bytes;
     return BSR_OK;
+}
+/* Which gradients are wanted is a part of it. */
+static bsr_tune_row bsri_gradient_key(const bsri_gradient *g) {
+    const int keys = g->out[BSRI_GRAD_K].wanted || g->out[BSRI_GRAD_V].wanted;
+    bsr_tune_row key = bsri_tune_key(BSR_OP_ATTENTION_BACKWARD, g->f.q->dtype, g->f.out->dtype, g->f.mask, g->f.q->rows,
+                                     g->f.q->cols, g->f.keys);
+    key.beta = !keys ? 1 : !g->out[BSRI_GRAD_Q].wanted ? 2 : 0, key.alpha = bsri_attention_modifies(&g->f);
+    return key;
 }
 static bsri_score_gradient bsri_derivative_of(int32_t id) {
     int i;
@@ -12285,6 +12295,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
                                           const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out, const bsr_dense *dq,
                                           const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
     const bsr_attention_extra *extra = options ? options->extra : NULL;
+    bsr_tune_row key;
     bsri_gradient g;
     bsri_call c;
     bsr_plan p;
@@ -12306,8 +12317,9 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
         return bsri_fail(&c, BSR_ITEM_NO_DERIVATIVE, BSR_ARG_OPTIONS, -1, g.f.options->score_function);
     bsri_attention_prepare(&c, scale, &g.f);
     bsri_gradient_outputs(&g);
-    p = bsri_plan_default(&c);
-    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gradient(&c, &g, &p)));
+    p = bsri_plan_default(&c), key = bsri_gradient_key(&g);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gradient(&c, &g, &key, &p)));
+    bsri_tune_cpu(&c, &key, &p);
     BSRI_TRY(bsri_gradient_plan(&c, &g, &p));
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -13137,11 +13149,11 @@ static void bsri_gated_jobs(const bsri_call *c, const bsri_gated_call *p, bsri_g
     }
     g->job[0].out = p->up_out ? p->up_out : p->out, g->job[1].out = p->gate_out ? p->gate_out : p->out;
 }
-BSRI_CUDA_PART(bsri_cuda_gated(const bsri_call *c, bsri_gated *g))
+BSRI_CUDA_PART(bsri_cuda_gated(const bsri_call *c, bsri_gated *g, const bsr_tune_row *key))
 BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, const bsr_dense *mat1, const bsr_dense *gate,
                                      const bsr_dense *up, const bsr_matrix *out, const bsr_matrix *gate_out,
                                      const bsr_matrix *up_out, const bsr_exec *exec) {
-    bsr_tune_row none;
+    bsr_tune_row key;
     bsri_gated_call p;
     bsri_gated g;
     bsri_call c;
@@ -13152,11 +13164,11 @@ BSR_API bsr_status bsr_sampled_gated(const bsr_context *ctx, int activation, con
     p.mat1 = mat1, p.gate = gate, p.up = up, p.out = out, p.gate_out = gate_out, p.up_out = up_out, p.activation = activation;
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_gated(&c, &p));
     bsri_gated_jobs(&c, &p, &g);
-    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gated(&c, &g)));
-    memset(&none, 0, sizeof none);
+    key = bsri_tune_key(BSR_OP_SAMPLED_GATED, mat1->dtype, out->dtype, out, out->rows, mat1->cols, out->cols);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_gated(&c, &g, &key)));
     plan = bsri_plan_default(&c);
     plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows), plan.tile_cols = (int32_t)bsri_tile_cols(g.job[0].compute);
-    BSRI_TRY(bsri_settle_cpu(&c, &none, &plan, BSRI_PLAN_AND_RUN, &stop));
+    BSRI_TRY(bsri_settle_cpu(&c, &key, &plan, BSRI_PLAN_AND_RUN, &stop));
     if (stop) return BSR_OK;
     g.job[0].isa = g.job[1].isa = plan.kernel;
     bsri_gated_run(&c, &g);
@@ -13526,8 +13538,8 @@ typedef struct bsri_chain {
     bsri_map map;
     bsr_dense middle;
     bsr_matrix blocks;
-    uint64_t bytes;                           /* of the middle in the workspace */
-    int32_t is_sampled, maps, ours, reserved; /* ours: the middle is in the workspace */
+    uint64_t bytes;                        /* of the middle in the workspace */
+    int32_t is_sampled, maps, ours, waits; /* ours: the middle is in the workspace; waits: see bsri_cuda_waits() */
 } bsri_chain;
 
 /* The call as checks of the middle see it: one that is in the workspace is an operand, and no program's pointer. */
@@ -13558,12 +13570,23 @@ static bsr_status bsri_chain_check_last(const bsri_call *c, const bsri_chain *k,
     BSRI_TRY(bsri_check_product_result(c, &k->last, set, &batch));
     return bsri_chain_apart(c, set, from);
 }
-static bsr_status bsri_chain_plan(const bsri_call *c, bsri_chain *k, bsr_plan *plan, int step) {
+BSRI_CUDA_PART(bsri_cuda_waits(const bsri_call *c, const bsr_plan *plan, int32_t *waits))
+static bsr_status bsri_chain_plan(const bsri_call *call, bsri_chain *k, bsr_plan *plan, int step) {
     bsr_plan one;
     bsr_plan *p = step == BSRI_RUN_ONLY ? plan : &one;
-    BSRI_TRY(k->is_sampled ? bsri_sampled_start(c, &k->sampled, plan, step) : bsri_product_start(c, &k->first, plan, step));
-    if (k->maps) BSRI_TRY(bsri_map_start(c, &k->map, p, step));
-    BSRI_TRY(bsri_product_start(c, &k->last, p, step));
+    bsri_call c = *call;
+    if (k->is_sampled) {
+        BSRI_TRY(bsri_sampled_start(&c, &k->sampled, plan, step));
+        if (k->maps) BSRI_TRY(bsri_map_start(&c, &k->map, p, step));
+    } else {
+        c.chained = BSRI_CHAIN_FIRST;
+        BSRI_TRY(bsri_product_start(&c, &k->first, plan, step));
+#ifdef BSRI_CUDA
+        if (step != BSRI_RUN_ONLY && bsri_on_cuda(&c)) BSRI_TRY(bsri_cuda_waits(&c, plan, &k->waits));
+#endif
+        c.chained = k->waits ? BSRI_CHAIN_NEXT : 0;
+    }
+    BSRI_TRY(bsri_product_start(&c, &k->last, p, step));
     if (step != BSRI_RUN_ONLY) *plan = bsri_plan_both(plan, &one);
     return BSR_OK;
 }
@@ -13704,8 +13727,6 @@ BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, 
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS, mat1 ? mat1->dtype : 0);
     if (trans && trans != BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (!middle) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MIDDLE, -1, 0);
-    if (!BSRI_HAS_CUDA_MAPS && (f || product) && bsri_on_cuda(&c))
-        return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, f ? BSR_ARG_OPTIONS : BSR_ARG_PRODUCT, -1, c.op);
     memset(&k, 0, sizeof k);
     k.blocks = *middle, k.is_sampled = 1, k.maps = f || product;
     k.sampled.alpha = scale, k.sampled.mat1 = mat1, k.sampled.mat2 = mat2, k.sampled.out = product ? product : &k.blocks;
@@ -17682,7 +17703,9 @@ static int32_t bsri_tuned_find(const bsr_tune_table *t, const bsr_tune_row *r, i
 static int bsri_tuned_wrong(const int32_t *f) {
     int i, set = 0;
     for (i = 12; i < 18; i++) set |= f[i];
-    if (f[1] < 1 || (f[1] >= BSR_OP_CREATE && f[1] != BSR_OP_CONV && f[1] != BSR_OP_CONV_WEIGHT_GRADIENT)) return 1;
+    if (f[1] < 1 || (f[1] >= BSR_OP_CREATE && f[1] != BSR_OP_CONV && f[1] != BSR_OP_CONV_WEIGHT_GRADIENT &&
+                     f[1] != BSR_OP_SAMPLED_GATED))
+        return 1;
     if (!bsr_dtype_size(f[2])) return 2;
     if (!bsr_dtype_size(f[3])) return 3;
     for (i = 4; i < 6; i++)
@@ -18168,6 +18191,7 @@ typedef struct bsri_dev_product {
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
     int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
+    int32_t chained;   /* BSRI_CHAIN_... */
     bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
 BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
@@ -18345,6 +18369,7 @@ typedef struct bsri_dev_narrow_mma {
    that have hardly more tiles than there are places for. A launch starts while the one before it runs, and brings values to the
    L2 by addresses that need no index. With BSR_EXEC_CONSTANT_MATRIX blocks come to shared memory before the one before has ended.
    Figures: note N17. */
+enum { BSRI_PDL_AT_ONCE, BSRI_PDL_ASKED, BSRI_PDL_WAITED }; /* once all blocks are asked for; once the launch before has ended */
 typedef struct bsri_dev_narrow_tma {
     bsri_tma_map a_map, b_map;
     const char *ptr, *col, *values;
@@ -18352,12 +18377,12 @@ typedef struct bsri_dev_narrow_tma {
     char *out;
     int64_t out_row, out_col, in_line;  /* element strides; of input's rows, or columns where those are out's lines */
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
+    int32_t pdl_late, beside;           /* when the next launch may start, BSRI_PDL_...; of groups: log2 of strips whose tiles
+                                           stand beside each other, then further columns */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips;                 /* of indices; strips of all */
     bsri_list_view view;                /* strips of a block row; pieces of 64 products of a block */
     int32_t sides;                      /* CTAs that have a strip's columns */
-    int32_t beside, pdl_late;           /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
-                                       the next launch may start once all blocks are asked for, not at once */
     int32_t warps, stages;               /* warps, or groups of them; blocks of each at a time */
     int32_t bc, width;                  /* products of a block; columns */
     int32_t columns, fold, swizzle;     /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
@@ -21060,9 +21085,10 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
            of a long row together. So the next launch may start once all blocks are asked for (late); but at once where values
            come from memory, or blocks are fetched before the wait, except for long rows where a multiprocessor has more than one
            tile. Strips beside each other want the same rows of b where many blocks are stored (beside). Figures: note N14. */
-        m->pdl_late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
+        if ((stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant)) m->pdl_late = BSRI_PDL_ASKED;
         if (m->warps == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
+    if (p->chained == BSRI_CHAIN_FIRST && !m->constant && !m->pdl_late) m->pdl_late = BSRI_PDL_WAITED;
     if (by_groups) c.split = m->warps;
     c.stages = m->stages, c.threads = m->warps * (by_groups ? 128 : 32), c.pdl = 1, c.grid = s.tiles;
     c.shared =
@@ -23777,7 +23803,7 @@ static int32_t bsri_cuda_precision(const bsri_call *c, int dtype) {
 static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, int built, const bsr_tune_row *key,
                                   bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
     bsri_cuda_describe(job, p);
-    p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    p->chained = c->chained, p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX || p->chained == BSRI_CHAIN_NEXT);
     p->precision = bsri_cuda_precision(c, p->b.dtype), p->fast = (c->flags & BSR_EXEC_FAST_ACCUM) != 0;
     if (!p->tiles || !p->width || !p->items || !p->br) return;
     bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
@@ -23831,6 +23857,16 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
         bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a); /* the parameters that estimates of stages have overwritten */
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+}
+
+/* Of two products one after another: has every launch before this call ended when the second one's kernel starts? Then nothing under
+   way writes its matrix, which is read while the first one runs. So it is where the first one's kernel waits for what was before it
+   and lets the next one start only then (BSRI_PDL_WAITED), whatever copies stand between them. */
+static bsr_status bsri_cuda_waits(const bsri_call *, const bsr_plan *plan, int32_t *waits) {
+    const bsri_instance *x = bsri_instances;
+    while (x->number && x->number != plan->instance) x++;
+    *waits = x->number && x->of == BSRI_FOR_NARROW && x->tier == BSRI_TIER_WGMMA;
+    return BSR_OK;
 }
 
 static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsri_dev_sampled *p,
@@ -24418,8 +24454,7 @@ template <class F> static bsr_status bsri_cuda_gradient_run(const bsri_call *c, 
     if (!(sinks->makes & BSRI_BIT(BSRI_GRAD_SINKS))) return BSR_OK;
     return bsri_cuda_status(c, bsri_launch(bsri_gradient_sinks<F>, *sinks, sinks->outer.count, 256, bsri_cuda_queue(c), 0));
 }
-static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_plan *plan) {
-    bsr_tune_row key;
+static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, const bsr_tune_row *key, bsr_plan *plan) {
     bsri_dev_attention f;
     bsri_gradient_room room;
     bsri_asking a;
@@ -24427,14 +24462,13 @@ static bsr_status bsri_cuda_gradient(const bsri_call *c, bsri_gradient *g, bsr_p
     int stop;
     bsri_cuda_describe(&g->f, &f);
     if (!bsri_gradient_wanted(g)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    memset(&key, 0, sizeof key);
     w.walk[0].makes = 0, bsri_cuda_walks(g, &f, &w);
     if (!g->out[BSRI_GRAD_SINKS].wanted && w.count < BSRI_GRADIENTS) w.walk[w.count].makes = 0;
     BSRI_TRY(bsri_cuda_gradient_room(c, g, &w, &room, plan));
     if (w.count) {
-        bsri_ask_all(c, &key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
+        bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_gradient(c->ctx, s, &w); });
         if (w.uses_rows && w.spilt) plan->flags |= BSR_PLAN_SPILLS;
-        BSRI_TRY(bsri_chosen(c, &a, &key, plan));
+        BSRI_TRY(bsri_chosen(c, &a, key, plan));
     } else plan->reason = BSR_WHY_ANY, w.launches = w.uses_rows = 0;
     plan->workspace_bytes = room.bytes;
     BSRI_TRY(bsri_plan_settle(c, plan, &stop));
@@ -25646,21 +25680,19 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
 /* >>cuda-gated: gated units on the CUDA backend                                                  */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* One kernel, or none that takes it. */
+/* One kernel, or none that takes it as *a asks. */
 static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev_grouped *m, bsri_asking *a) {
     const bsri_sampled *gate = &g->job[1], *up = &g->job[0];
     const bsr_matrix *const all[3] = {g->out, g->gate_out, g->up_out};
-    bsr_tune_row none;
     bsri_dev_sampled p;
     int why;
-    memset(&none, 0, sizeof none), memset(&p, 0, sizeof p);
+    memset(&p, 0, sizeof p);
     p.out = *g->out, p.mat1 = *gate->mat1, p.mat2 = *gate->mat2, p.alpha = 1.0, p.view = bsri_view_of(1, 1);
     bsri_value_strides(g->out, p.o_strides);
     p.whole = gate->batch, p.out_batch = bsri_batch_of(g->out->batch_dims, g->out->batch);
     p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
     why = bsri_grouped_sampled_refuses(c->ctx, &p, gate->mat2, gate->compute, 1);
     if (!why) why = bsri_grouped_refuses(c->ctx, &p.out, up->mat2, up->compute, p.mat1.dtype, p.out.nnz, 1);
-    bsri_ask(c, &none, a);
     if (why) return a->s.refused[BSRI_TIER_WGMMA] = why, 0;
     if (!bsri_wants(&a->s, BSRI_TIER_WGMMA)) return 0;
     bsri_offer(&a->s, BSRI_TIER_WGMMA, bsri_grouped_choose_of(c->ctx, &p, gate->mat2, up->mat2, m));
@@ -25669,7 +25701,7 @@ static int bsri_cuda_gated_ask(const bsri_call *c, const bsri_gated *g, bsri_dev
     return 1;
 }
 #if !BSRI_HAS_CUDA_MAPS
-static bsr_status bsri_cuda_gated_apart(const bsri_call *c, bsri_gated *) {
+static bsr_status bsri_cuda_gated_apart(const bsri_call *c, bsri_gated *, const bsri_asking *) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
 }
 #else
@@ -25691,8 +25723,9 @@ static bsr_status bsri_cuda_gated_room(const bsri_call *c, const bsri_gated *g, 
     m->values = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
     return BSR_OK;
 }
-/* Two sampled products and a map, which are planned before any of them runs. */
-static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
+/* Two sampled products and a map, which are planned before any of them runs; row: as a table has it, or null. BSR_BAD_PLAN: a
+   table's row that does not run. */
+static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g, const bsri_asking *row) {
     bsr_exec exec = *call->exec;
     bsri_call c = *call;
     bsr_matrix gate;
@@ -25706,13 +25739,15 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     if (bytes && exec.workspace && exec.workspace_bytes > (uint64_t)bytes)
         exec.workspace = (char *)exec.workspace + bytes, exec.workspace_bytes -= (uint64_t)bytes;
     else if (bytes) exec.workspace = NULL, exec.workspace_bytes = 0;
-    c.exec = &exec, g->job[1].out = &gate, plan = bsri_plan_default(call);
+    c.exec = &exec, exec.key = NULL, g->job[1].out = &gate, plan = bsri_plan_default(&c);
+    if (row) exec.plan = &row->plan, exec.error = NULL, c.flags |= BSR_EXEC_NO_LOG;
     for (i = 0; i < 2; i++) {
-        one = bsri_plan_default(call);
+        one = bsri_plan_default(&c);
         BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &one, BSRI_PLAN_ONLY));
         plan = i ? bsri_plan_both(&plan, &one) : one;
     }
     plan.workspace_bytes += (uint64_t)bytes;
+    if (row) plan.source = BSR_PLAN_TABLE, plan.match = row->match, exec.error = call->exec->error, c.flags = call->flags;
     BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
     if (stop) return BSR_OK;
     for (i = 0; i < 2; i++) BSRI_TRY(bsri_cuda_sampled(&c, &g->job[i], &none, &plan, BSRI_RUN_ONLY));
@@ -25723,15 +25758,22 @@ static bsr_status bsri_cuda_gated_apart(const bsri_call *call, bsri_gated *g) {
     return bsri_cuda_map(&c, &join, &one, BSRI_RUN_ONLY);
 }
 #endif
-static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g) {
+/* The key's row is for either way. */
+static bsr_status bsri_cuda_gated(const bsri_call *c, bsri_gated *g, const bsr_tune_row *key) {
     bsr_plan plan = bsri_plan_default(c);
-    bsr_tune_row none;
     bsri_dev_grouped m;
     bsri_asking a;
+    bsr_status status;
+    int one;
     if (!g->out->nnz || !g->out->rows || !g->job[0].batch.count) return bsri_cuda_nothing(c, &plan, BSRI_PLAN_AND_RUN);
-    memset(&none, 0, sizeof none);
-    if (bsri_cuda_gated_ask(c, g, &m, &a)) return bsri_cuda_start(c, &a, &none, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
-    return bsri_cuda_gated_apart(c, g);
+    bsri_ask(c, key, &a), one = bsri_cuda_gated_ask(c, g, &m, &a);
+    if (!one && a.source == BSR_PLAN_TABLE) {
+        status = bsri_cuda_gated_apart(c, g, &a);
+        if (status != BSR_BAD_PLAN) return status;
+        if (bsri_ask_again(&a)) one = bsri_cuda_gated_ask(c, g, &m, &a);
+    }
+    if (one) return bsri_cuda_start(c, &a, key, &plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
+    return bsri_cuda_gated_apart(c, g, NULL);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -4614,7 +4614,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     const int unit = threadIdx.x / (32 * narrow::UNIT);
     const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::STAGES);
     bsri_pipe<> pipe = {0, 0};
-    if (narrow::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
+    if (m.pdl_late == BSRI_PDL_AT_ONCE) bsri_pdl_launch_dependents();
     BSRI_ENTER;
     int seen = 0;
     for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
@@ -4631,6 +4631,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     else __syncthreads();
     bsri_dev_touched(seen);
     if (!m.constant) bsri_pdl_wait();
+    if (m.pdl_late == BSRI_PDL_WAITED) bsri_pdl_launch_dependents();
     for (int work = (int)cta;;) {
         const int beside = narrow::UNIT > 1 ? m.beside : 0, set = work >> beside;
         const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * narrow::COLS;

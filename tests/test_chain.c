@@ -1,7 +1,7 @@
 /* test_chain.c: products one after another (bsr_chain_mm, bsr_sampled_chain_mm) against the calls that they stand for, bit for
    bit: all types, layouts, directions, epilogues and functions, batches; the middle in memory, in the workspace, in another type;
    what may not meet. The calls themselves are tested elsewhere. On a GPU plans go by layouts and alignments, and bits by plans:
-   there numbers are whole and small, functions keep them so, and sums are exact in any order. */
+   there numbers are whole, or quarters, and small, functions keep them so, and sums are exact in any order. */
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
@@ -9,10 +9,12 @@
 
 #ifdef BSR_MIRROR_H
 #define KIND FILL_INTEGER
-#define ACTIVATIONS 2 /* none, relu */
+#define ACTIVATIONS 2               /* none, relu */
+#define USERS BSR_EPILOGUE_tf_shift /* quarters */
 #else
 #define KIND FILL_SIGNED
 #define ACTIVATIONS 5
+#define USERS BSR_EPILOGUE_tf_square
 #endif
 static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_E4M3};
 #define DTYPES ((int)BT_COUNT(dtypes))
@@ -67,7 +69,7 @@ static const bsr_epilogue *some_ends(ends *x, int type, int compute, int64_t row
     if (bt_below(2)) x->e.bias = &x->bias;
     if (bt_below(4) == 0) x->e.left_alpha = &x->left;
     if (!whole) x->e.activation = (int32_t)bt_below(ACTIVATIONS);
-    if (!whole && compute != BSR_F64 && KIND == FILL_SIGNED && bt_below(4) == 0) x->e.activation = BSR_EPILOGUE_tf_square;
+    if (!whole && compute != BSR_F64 && !x->e.left_alpha && bt_below(4) == 0) x->e.activation = USERS;
     return bt_below(5) ? &x->e : NULL;
 }
 
@@ -148,7 +150,7 @@ TEST(sampled) {
                     (int)k, (int)n, trans, kept, given);
             bare = t_matrix(&s);
             f.function = bt_below(3) ? (int32_t)bt_below(ACTIVATIONS) : BSR_MAP_CLAMP, f.low = -1, f.high = 2;
-            if (!wide && KIND == FILL_SIGNED && bt_below(4) == 0) f.function = BSR_EPILOGUE_tf_shift;
+            if (!wide && bt_below(4) == 0) f.function = BSR_EPILOGUE_tf_shift;
             if (bt_below(3) == 0) f.dropout_p = 0.5, f.dropout_seed = 7;
             has = bt_below(4) > 0;
             x = t_random(type, bare.rows, k, (int)bt_below(LAYOUTS), batch, 0, KIND);

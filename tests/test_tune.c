@@ -726,8 +726,10 @@ TEST(operations_have_keys) { /* every operation that is looked up says its key; 
     bsr_exec e = t_exec(0);
     job j = job_of(t_context(0), BSR_F32);
     bsr_dense q = t_random(BSR_F32, 64, 24, ROW, NO_BATCH, 0, FILL_SIGNED), v = t_output(BSR_F32, 64, 24, ROW, NO_BATCH);
+    bsr_dense dq = t_output(BSR_F32, 64, 24, ROW, NO_BATCH), lse = t_random(BSR_F32, 64, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
     bsr_matrix y = t_matrix_output(&j.a, BSR_F32, 0);
     bsr_attention_options o;
+    int i;
     e.query = &plan, e.key = &key;
     memset(&o, 0, sizeof o);
     {
@@ -735,11 +737,37 @@ TEST(operations_have_keys) { /* every operation that is looked up says its key; 
         RUN_OK(bsr_sampled_addmm(j.ctx, 0, NULL, 2, &q, &qt, &y, &e));
     }
     CHECK_INT(key.op, BSR_OP_SAMPLED_ADDMM), CHECK_INT(key.k, 24), CHECK_INT(key.n, 64), CHECK_INT(key.alpha, 2);
+    {
+        bsr_dense qt = bsr_dense_transposed(q);
+        RUN_OK(bsr_sampled_gated(j.ctx, BSR_ACT_SILU, &q, &qt, &qt, &y, NULL, NULL, &e));
+    }
+    CHECK_INT(key.op, BSR_OP_SAMPLED_GATED), CHECK_INT(key.m, 64), CHECK_INT(key.k, 24), CHECK_INT(key.n, 64);
     RUN_OK(bsr_softmax(j.ctx, 1, &j.a, NULL, &y, &e));
     CHECK_INT(key.op, BSR_OP_SOFTMAX), CHECK_INT(key.m, 64);
     o.flags = BSR_ATTENTION_CAUSAL;
     RUN_OK(bsr_attention(j.ctx, 0, &q, &q, &q, &j.a, &o, &v, NULL, &e));
     CHECK_INT(key.op, BSR_OP_ATTENTION), CHECK_INT(key.k, 24), CHECK_INT(key.alpha, 0);
+    for (i = 0; i < 3; i++) { /* dq, dk; dq; dk */
+        RUN_OK(bsr_attention_backward(j.ctx, 0, &q, &q, &q, &j.a, &o, &q, &lse, &q, i < 2 ? &dq : NULL, i != 1 ? &v : NULL, NULL,
+                                      &e));
+        CHECK_INT(key.op, BSR_OP_ATTENTION_BACKWARD), CHECK_INT(key.n, 64), CHECK_INT(key.k, 24);
+        CHECK_INT(key.beta, i), CHECK_INT(key.alpha, 0), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC);
+    }
+    {
+        table *x = table_new(1, 2); /* rows are taken */
+        bsr_dense qt = bsr_dense_transposed(q);
+        bsr_tune_gpu gpu;
+        bsr_error error;
+        key.kernel = 1, e.table = &x->t;
+        CHECK_INT(bsr_tune_device(j.ctx, &gpu), BSR_OK), CHECK_INT(bsr_tune_update(&x->t, &gpu, &key, &error), BSR_OK);
+        RUN_OK(bsr_attention_backward(j.ctx, 0, &q, &q, &q, &j.a, &o, &q, &lse, &q, NULL, &v, NULL, &e));
+        CHECK_INT(plan.source, BSR_PLAN_TABLE), CHECK_INT(plan.kernel, 1), CHECK_INT(plan.match, BSR_TUNE_EXACT);
+        RUN_OK(bsr_sampled_gated(j.ctx, BSR_ACT_SILU, &q, &qt, &qt, &y, NULL, NULL, &e));
+        CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), key.kernel = 1;
+        CHECK_INT(bsr_tune_update(&x->t, &gpu, &key, &error), BSR_OK);
+        RUN_OK(bsr_sampled_gated(j.ctx, BSR_ACT_SILU, &q, &qt, &qt, &y, NULL, NULL, &e));
+        CHECK_INT(plan.source, BSR_PLAN_TABLE), CHECK_INT(plan.kernel, 1), e.table = NULL, free(x);
+    }
     RUN_OK(bsr_matmul(j.ctx, BSR_TRANS_A, bsr_operand_sparse(&j.a), bsr_operand_dense(&q), bsr_operand_dense(&v), &e));
     CHECK_INT(key.op, BSR_OP_DENSE_ADDMM), CHECK_INT(key.n, 24), CHECK_INT(key.block_rows, 16);
     j.a.nnz = INT64_C(1) << 40, e.flags = BSR_EXEC_SKIP_CHECKS; /* no more than all, however often they are stored */

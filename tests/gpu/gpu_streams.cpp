@@ -213,11 +213,11 @@ TEST(chains_read_nothing_too_soon) {
                 t_fill_values(&a, FILL_SIGNED);
                 bsr_matrix z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED), views = a;
                 t_attach_transposed(&views), t_attach_schedule(&views, (int)(128 / block), 0);
-                bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_SIGNED), out[6];
+                bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_SIGNED), out[8];
                 gm_call g("bsr_dense_mm", gm.ctx, nullptr);
                 auto da = g.map(&a), dv = g.map(&views), dz = g.map(&z, true), dy = g.map(&y, true);
-                const bsr_dense *db = g.map(&b), *o[6];
-                for (int i = 0; i < 6; i++) out[i] = t_output(type, size, n, ROW, NO_BATCH), o[i] = g.map(&out[i], true);
+                const bsr_dense *db = g.map(&b), *o[8];
+                for (int i = 0; i < 8; i++) out[i] = t_output(type, size, n, ROW, NO_BATCH), o[i] = g.map(&out[i], true);
                 g.upload();
                 int bad = 0;
                 auto calls = [&](bool wait) {
@@ -237,7 +237,8 @@ TEST(chains_read_nothing_too_soon) {
                     bsr_dense across = bsr_dense_transposed(*o[1]);
                     done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[0], &across, dz, &e));
                     done(bsr_softmax(gm.ctx, 1, dz, NULL, dy, &e));
-                    done(bsr_dense_mm(gm.ctx, 0, dy, o[1], o[2], &product)); /* values of just now */
+                    done(bsr_chain_mm(gm.ctx, 0, da, o[1], NULL, o[6], 0, NULL, 1, dy, NULL, o[7], &e)); /* values of just now */
+                    done(bsr_dense_mm(gm.ctx, 0, dy, o[1], o[2], &product)); /* the same */
                     done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[2], &across, dz, &e));
                     done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &product));
                     if (n <= 64) done(bsr_attention(gm.ctx, 0, o[2], o[1], o[3], dz, NULL, o[4], NULL, &e));
@@ -252,7 +253,7 @@ TEST(chains_read_nothing_too_soon) {
                 calls(true);
                 const auto want = written_bits(g, stream);
                 g.download();
-                for (int i = 0; i < 6; i++) /* numbers: else what is stale could not be told from them */
+                for (int i = 0; i < 8; i++) /* numbers: else what is stale could not be told from them */
                     for (int64_t k = 0; k < n && (i != 4 || n <= 64); k++) CHECK(t_get(&out[i], 0, size - 1, k) * 0 == 0);
                 cudaGraph_t graph = nullptr;
                 cudaGraphExec_t replay = nullptr;
