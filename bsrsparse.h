@@ -1587,6 +1587,8 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
    inner: what becomes of op(A) B, without beta; null: nothing. middle: where M goes; null: into the workspace
    (bsr_plan.workspace_bytes), packed in b's order (one column: as one), in c's dtype. dtypes: a's with b's and middle's, and c's
    with middle's and out's, as bsr_dense_addmm has them; so a may have other types than c. A plan speaks of both products.
+   Each looks up its own row in tuned tables. On CUDA, where both have few columns (tier wgmma), c's values come while the first
+   one runs, as with BSR_EXEC_CONSTANT_MATRIX, but without a promise: the first one has waited for what was before.
    Errors: as bsr_dense_addmm; WORKSPACE_TOO_SMALL (middle null); OVERLAP also where middle meets any other operand.
    After Inductor's b2b_gemm. */
 BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,

@@ -2045,6 +2045,56 @@ TEST(slow_paths) {
         bsr_destroy(ctx);
     }
 }
+/* The second product of a chain is launched as with BSR_EXEC_CONSTANT_MATRIX where the first one's kernel waits for what was before
+   it, else as alone; the first one as alone. */
+static si_launch seen[8];
+static int seen_count;
+static void on_chain_launch(const si_launch *l) {
+    if (seen_count < 8) seen[seen_count++] = *l;
+    on_launch(l);
+}
+TEST(chains) {
+    static const struct {
+        int n, block;
+        int64_t h; /* of 4096 x H x 4096 */
+        uint32_t flags;
+        int waits, narrow; /* narrow: both kernels */
+    } cases[] = {{8, 64, 14336, 0, 1, 1}, {16, 64, 14336, 0, 1, 1}, {8, 64, 14336, BSR_EXEC_CONSTANT_MATRIX, 0, 1},
+                 {64, 64, 14336, 0, 1, 1}, {1024, 64, 14336, 0, 0, 0}, {8, 16, 14336, 0, 0, 0}, {8, 64, 2048, 0, 1, 1}};
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    size_t i;
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int64_t m = 4096, h = cases[i].h, n = cases[i].n, block = cases[i].block, nnz = m / block * (h / block) / 10;
+        const bsr_matrix a = bsr_matrix_make(h, m, block, block, nnz, aligned(h, BSR_I32), aligned(nnz, BSR_I32), BSR_I32,
+                                             aligned(nnz * block * block, BSR_BF16), BSR_BF16);
+        const bsr_matrix c = bsr_matrix_make(m, h, block, block, nnz, aligned(h, BSR_I32), aligned(nnz, BSR_I32), BSR_I32,
+                                             aligned(nnz * block * block, BSR_BF16), BSR_BF16);
+        const bsr_dense b = bsr_dense_row_major(aligned(m * n, BSR_BF16), BSR_BF16, m, n);
+        const bsr_dense middle = bsr_dense_row_major(aligned(h * n, BSR_BF16), BSR_BF16, h, n);
+        const bsr_dense out = bsr_dense_row_major(aligned(m * n, BSR_BF16), BSR_BF16, m, n);
+        bsr_exec ex = BSR_ZERO;
+        int k;
+        bt_case("case %d", (int)i);
+        ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE | cases[i].flags, watch.exec = &ex, seen_count = 0;
+        si.on_launch = on_chain_launch;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &middle, &ex), BSR_OK);
+        if (cases[i].waits) ex.flags |= BSR_EXEC_CONSTANT_MATRIX;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &c, &middle, &out, &ex), BSR_OK);
+        ex.flags = BSR_EXEC_NO_TABLE | cases[i].flags;
+        CHECK_INT(bsr_chain_mm(ctx, 0, &a, &b, NULL, &middle, 0, NULL, 1, &c, NULL, &out, &ex), BSR_OK);
+        si.on_launch = on_launch;
+        CHECK_INT(seen_count, 4);
+        for (k = 0; k < 2 && seen_count == 4; k++) {
+            const si_launch *alone = &seen[k], *here = &seen[k + 2];
+            CHECK(alone->kernel == here->kernel), CHECK_INT(here->grid[0], alone->grid[0]);
+            CHECK_INT(here->block[0], alone->block[0]), CHECK_INT(here->dynamic_shared, alone->dynamic_shared);
+            CHECK_INT(strstr(here->kernel->name, "narrow_tma") != NULL, cases[i].narrow);
+        }
+        arena.used = 0;
+    }
+    bsr_destroy(ctx);
+}
 TEST(tuned_rows) {
     bsr_tune_gpu gpus[2], gpu;
     bsr_tune_row rows[4], key;
@@ -2102,6 +2152,18 @@ TEST(tuned_rows) {
         CHECK_INT(plan.source, BSR_PLAN_TABLE), CHECK_INT(plan.match, BSR_TUNE_EXACT);
         a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
     }
+    { /* a gated unit: one kernel, or two products and a map; rows are for either */
+        const bsr_matrix h = bsr_matrix_make(4096, 4096, 128, 128, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+        static const int tiers[] = {0, 2, 3, 3};
+        for (i = 0; i < 4; i++) {
+            CHECK_INT(bsr_sampled_gated(ctx, BSR_ACT_SILU, &b, &b, &b, &h, NULL, NULL, &ex), BSR_OK);
+            CHECK_INT(key.op, BSR_OP_SAMPLED_GATED), CHECK_INT(key.k, 4096), CHECK_INT(plan.kernel, i == 1 ? 2 : 3);
+            CHECK_INT(plan.source, i == 1 || i == 2 ? BSR_PLAN_TABLE : BSR_PLAN_HEURISTIC);
+            CHECK_INT(plan.match, i == 1 || i == 2 ? BSR_TUNE_EXACT : 0), CHECK_INT(plan.workspace_bytes > 0, i == 1);
+            key.kernel = i < 3 ? tiers[i + 1] : 0, key.tile_rows = i == 2 ? 77 : 0; /* which nothing has */
+            if (i < 3) CHECK_INT(bsr_tune_update(&t, &gpu, &key, &e), BSR_OK);
+        }
+    }
     ex.query = NULL, ex.key = NULL, warned = warned_slow = warned_transpose = 0;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
@@ -2135,6 +2197,7 @@ static const bt_test tests[] = {
     {"plans_say_why", plans_say_why},
     {"row_views", row_views},
     {"slow_paths", slow_paths},
+    {"chains", chains},
     {"stages", stages},
     {"sums_of_products", sums_of_products},
     {"sums_of_two_types", sums_of_two_types},
