@@ -2055,26 +2055,28 @@ static void on_chain_launch(const si_launch *l) {
 }
 TEST(chains) {
     static const struct {
-        int n, block;
-        int64_t h; /* of 4096 x H x 4096 */
+        int n, a_block;
+        int64_t h; /* a: H x 4096; c: 14336 x H, blocks of 64 */
         uint32_t flags;
-        int waits, narrow; /* narrow: both kernels */
-    } cases[] = {{8, 64, 14336, 0, 1, 1}, {16, 64, 14336, 0, 1, 1}, {8, 64, 14336, BSR_EXEC_CONSTANT_MATRIX, 0, 1},
-                 {64, 64, 14336, 0, 1, 1}, {1024, 64, 14336, 0, 0, 0}, {8, 16, 14336, 0, 0, 0}, {8, 64, 2048, 0, 1, 1}};
+        int waits, narrow[2]; /* which kernels are of few columns, by tensor loads */
+    } cases[] = {{8, 64, 4096, 0, 1, {1, 1}},   {16, 64, 4096, 0, 1, {1, 1}},  {8, 64, 4096, BSR_EXEC_CONSTANT_MATRIX, 0, {1, 1}},
+                 {64, 64, 4096, 0, 1, {1, 1}},  {8, 64, 2048, 0, 1, {1, 1}},   {4096, 64, 4096, 0, 0, {0, 0}},
+                 {8, 16, 4096, 0, 0, {0, 1}},   {8, 128, 14336, 0, 1, {1, 1}}};
     bsr_error e;
     bsr_context *ctx = create_on_hopper(&e);
     size_t i;
     for (i = 0; i < BT_COUNT(cases); i++) {
-        const int64_t m = 4096, h = cases[i].h, n = cases[i].n, block = cases[i].block, nnz = m / block * (h / block) / 10;
-        const bsr_matrix a = bsr_matrix_make(h, m, block, block, nnz, aligned(h, BSR_I32), aligned(nnz, BSR_I32), BSR_I32,
-                                             aligned(nnz * block * block, BSR_BF16), BSR_BF16);
-        const bsr_matrix c = bsr_matrix_make(m, h, block, block, nnz, aligned(h, BSR_I32), aligned(nnz, BSR_I32), BSR_I32,
-                                             aligned(nnz * block * block, BSR_BF16), BSR_BF16);
-        const bsr_dense b = bsr_dense_row_major(aligned(m * n, BSR_BF16), BSR_BF16, m, n);
+        const int64_t k = 4096, r = 14336, h = cases[i].h, n = cases[i].n, block = cases[i].a_block;
+        const int64_t stored[2] = {h / block * (k / block) / 10, r / 64 * (h / 64) / 10};
+        const bsr_matrix a = bsr_matrix_make(h, k, block, block, stored[0], aligned(h, BSR_I32), aligned(stored[0], BSR_I32),
+                                             BSR_I32, aligned(stored[0] * block * block, BSR_BF16), BSR_BF16);
+        const bsr_matrix c = bsr_matrix_make(r, h, 64, 64, stored[1], aligned(r, BSR_I32), aligned(stored[1], BSR_I32), BSR_I32,
+                                             aligned(stored[1] * 4096, BSR_BF16), BSR_BF16);
+        const bsr_dense b = bsr_dense_row_major(aligned(k * n, BSR_BF16), BSR_BF16, k, n);
         const bsr_dense middle = bsr_dense_row_major(aligned(h * n, BSR_BF16), BSR_BF16, h, n);
-        const bsr_dense out = bsr_dense_row_major(aligned(m * n, BSR_BF16), BSR_BF16, m, n);
+        const bsr_dense out = bsr_dense_row_major(aligned(r * n, BSR_BF16), BSR_BF16, r, n);
         bsr_exec ex = BSR_ZERO;
-        int k;
+        int step;
         bt_case("case %d", (int)i);
         ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE | cases[i].flags, watch.exec = &ex, seen_count = 0;
         si.on_launch = on_chain_launch;
@@ -2085,11 +2087,11 @@ TEST(chains) {
         CHECK_INT(bsr_chain_mm(ctx, 0, &a, &b, NULL, &middle, 0, NULL, 1, &c, NULL, &out, &ex), BSR_OK);
         si.on_launch = on_launch;
         CHECK_INT(seen_count, 4);
-        for (k = 0; k < 2 && seen_count == 4; k++) {
-            const si_launch *alone = &seen[k], *here = &seen[k + 2];
+        for (step = 0; step < 2 && seen_count == 4; step++) {
+            const si_launch *alone = &seen[step], *here = &seen[step + 2];
             CHECK(alone->kernel == here->kernel), CHECK_INT(here->grid[0], alone->grid[0]);
             CHECK_INT(here->block[0], alone->block[0]), CHECK_INT(here->dynamic_shared, alone->dynamic_shared);
-            CHECK_INT(strstr(here->kernel->name, "narrow_tma") != NULL, cases[i].narrow);
+            CHECK_INT(strstr(here->kernel->name, "narrow_tma") != NULL, cases[i].narrow[step]);
         }
         arena.used = 0;
     }
@@ -2151,6 +2153,16 @@ TEST(tuned_rows) {
         CHECK_INT(bsr_conv(ctx, 0, NULL, 1, 0, &shape, &a, &x, NULL, &y, &ex), BSR_OK), CHECK_INT(plan.kernel, 2);
         CHECK_INT(plan.source, BSR_PLAN_TABLE), CHECK_INT(plan.match, BSR_TUNE_EXACT);
         a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+    }
+    { /* attention's gradients */
+        const bsr_dense q = bsr_dense_row_major(p[3], BSR_BF16, 4096, 64), dq = bsr_dense_row_major(p[4], BSR_BF16, 4096, 64);
+        const bsr_dense lse = bsr_dense_row_major((char *)p[3] + 4096 * 64 * 2, BSR_F32, 4096, 1);
+        for (i = 0; i < 2; i++) {
+            CHECK_INT(bsr_attention_backward(ctx, 0, &q, &q, &q, &a, NULL, &q, &lse, &q, &dq, NULL, NULL, &ex), BSR_OK);
+            CHECK_INT(key.op, BSR_OP_ATTENTION_BACKWARD), CHECK_INT(key.beta, 1), CHECK_INT(plan.kernel, i ? 1 : 3);
+            CHECK_INT(plan.source, i ? BSR_PLAN_TABLE : BSR_PLAN_HEURISTIC), key.kernel = 1;
+            CHECK_INT(bsr_tune_update(&t, &gpu, &key, &e), BSR_OK);
+        }
     }
     { /* a gated unit: one kernel, or two products and a map; rows are for either */
         const bsr_matrix h = bsr_matrix_make(4096, 4096, 128, 128, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16);
