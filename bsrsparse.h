@@ -23861,9 +23861,9 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
 }
 
-/* Of two products one after another: has every launch before this call ended when the second one's kernel starts? Then nothing under
-   way writes its matrix, which is read while the first one runs. So it is where the first one's kernel waits for what was before it
-   and lets the next one start only then (BSRI_PDL_WAITED), whatever copies stand between them. */
+/* Of two products one after another: has every launch before this call ended when the second one's kernel starts? Then nothing
+   under way writes its matrix, which is read while the first one runs. So it is where the first one's kernel waits for what was
+   before it and lets the next one start only then (BSRI_PDL_WAITED), whatever copies stand between them. */
 static bsr_status bsri_cuda_waits(const bsri_call *, const bsr_plan *plan, int32_t *waits) {
     const bsri_instance *x = bsri_instances;
     while (x->number && x->number != plan->instance) x++;
