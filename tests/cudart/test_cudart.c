@@ -2045,8 +2045,8 @@ TEST(slow_paths) {
         bsr_destroy(ctx);
     }
 }
-/* The second product of a chain is launched as with BSR_EXEC_CONSTANT_MATRIX where the first one's kernel waits for what was before
-   it, else as alone; the first one as alone. */
+/* The second product of a chain is launched as with BSR_EXEC_CONSTANT_MATRIX where the first one's kernel waits for what was
+   before it, else as alone; the first one as alone. */
 static si_launch seen[8];
 static int seen_count;
 static void on_chain_launch(const si_launch *l) {
