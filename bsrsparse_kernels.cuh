@@ -4600,7 +4600,8 @@ template <class L> struct bsri_narrow_tma {
    Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
           2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
           3. All stages are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `stages` further on.
-          4. The next kernel may start: at once with units of one warp or without m.pdl_late, else when all blocks are asked for.
+          4. The next kernel may start, as m.pdl_late says: at once, when the kernel before has ended (then all before that has,
+             too, and the next one need not wait to read what none of these writes), or when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
