@@ -1603,7 +1603,7 @@ BSR_API bsr_status bsr_chain_mm(const bsr_context *ctx, uint32_t trans, const bs
    (bsr_plan.workspace_bytes), packed. product: a matrix of the same pattern whose values keep scale (mat1 mat2) for the
    backward, in any dtype that bsr_sampled_addmm makes of mat1's; null: not kept, and f has the products as rounded to middle's
    dtype. f: options of bsr_map with a function, bounds and dropout, but no combination; null: nothing is done (product is then
-   copied). c has middle's dtype.
+   copied). c has middle's dtype. A plan speaks of both products; f is a pass of its own over the stored values between them.
    Errors: as those three; WORKSPACE_TOO_SMALL; OVERLAP also where middle or product meets any other operand. */
 BSR_API bsr_status bsr_sampled_chain_mm(const bsr_context *ctx, uint32_t trans, double scale, const bsr_dense *mat1,
                                         const bsr_dense *mat2, const bsr_map_options *f, const bsr_matrix *product,
