@@ -301,7 +301,9 @@
      full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
      kinds of the conditions that attention itself is given, within a pattern or without; FlexAttention's lists come and go by
      bsr_from_block_lists and bsr_to_block_lists. Masks that change from call to call are chosen by scores: bsr_pool_blocks makes
-     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. These five are of the CPU, as yet.
+     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. On CUDA all five run
+     in the stream without a look at the host, so that a graph may hold mask and attention; causal and window masks take as long
+     as they have blocks.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
@@ -1981,8 +1983,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
    Causality, windows and lengths are told from a block's corners; elements are looked at for functions and padding only, until
    both an allowed and a forbidden one were met. Scratch: 8 bytes a block row; where elements are looked at 2 bits a block.
    Errors: as conversions and bsr_attention (options); NULL_POINTER (options' block_kind without within), BAD_SHAPE (within's
-   sizes), BAD_STRUCTURE (on the CPU: within's arrays). CUDA: UNSUPPORTED, as yet. As FlexAttention's create_block_mask, whose
-   blocks at the edge are never full. */
+   sizes), BAD_STRUCTURE (on the CPU: within's arrays). On CUDA options' arrays and user data are device memory, as in attention.
+   As FlexAttention's create_block_mask, whose blocks at the edge are never full. */
 BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
                                   const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec);
 
@@ -2000,15 +2002,17 @@ typedef struct bsr_block_lists {
 /* Their mask: m's pattern, and block_kind as of bsr_block_mask (null: not wanted): PARTIAL of the first list, FULL of the other.
    m's rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone. Columns ascend in m,
    in whatever order they are listed. Scratch: 8 bytes a block row, 2 bits a block. Errors: as conversions; BAD_STRUCTURE (on the
-   CPU: a count above the width, a column out of range, one that a row names twice, which a query does not look for). CUDA:
-   UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
+   CPU: a count above the width, a column out of range, one that a row names twice, which a query does not look for). On CUDA such
+   columns are left out, and what is named twice is stored once, full if either says so. As FlexAttention's
+   BlockMask.from_kv_blocks. */
 BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
                                         const bsr_exec *exec);
 
 /* The lists of m with its kinds (null: all partial), in the order of m's columns; skipped blocks are left out. lists' arrays are
-   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: CAPACITY (error.value:
-   the width that a list must have), OVERFLOW (block columns above 2^31 - 1), BAD_ARGUMENT (an unknown kind), BAD_STRUCTURE (m).
-   CUDA: UNSUPPORTED, as yet. */
+   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: on the CPU CAPACITY
+   (error.value: the width that a list must have), OVERFLOW (block columns above 2^31 - 1), on the CPU BAD_ARGUMENT (an unknown
+   kind), BAD_STRUCTURE (m). On CUDA counts say how many blocks a row has, also where that is more than the width: the others are
+   left out; unknown kinds are partial. */
 BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
                                       const bsr_block_lists *lists, const bsr_exec *exec);
 
@@ -2017,7 +2021,7 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
    each item counts_stride further on (0: all share them), items as in bsr_lengths; clamped. Of no rows: 0, -inf, inf, NaN.
    x [rows x cols], out [rows / block, rounded up, x cols]; x's batch broadcasts to out's. dtypes: f16, bf16, f32 (in f32;
    BSR_EXEC_ACCUMULATE_F64: in f64) or f64; out the same or f32. Error of a sum: (n + 2) u sum |x| of n rows, of a mean 1/n of
-   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. CUDA: UNSUPPORTED, as yet.
+   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. The CPU and CUDA add up in the same order.
    Keys and queries of blocks as MoBA, VSA and Quest pool them. */
 BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
                                    int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec);
@@ -2063,9 +2067,10 @@ typedef struct bsr_select { /* all zero but scores, or q and k: every block */
    m: its rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone; columns ascend.
    Scores' and q's batch broadcasts to m's. block_kind as of bsr_block_mask (null: not wanted): PARTIAL where causality forbids
    some of a block, else FULL. At most block rows x top_k blocks (and those always kept) are stored: capacity enough.
-   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item, 2 bits a block of all.
+   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item (on CUDA of four block
+   rows a multiprocessor), 2 bits a block of all.
    Errors: as conversions; BAD_ARGUMENT (a field out of range, scores beside q or k), BAD_SHAPE (no whole number of scores, or
-   above 2^20), BAD_BATCH (heads). CUDA: UNSUPPORTED, as yet.
+   above 2^20), BAD_BATCH (heads).
    Block choices as in MoBA, NSA, VSA (top_k), SpargeAttention and FlexPrefill (top_p), SeerAttention (threshold). */
 BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
                                      const bsr_exec *exec);

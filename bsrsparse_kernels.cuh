@@ -18219,7 +18219,8 @@ struct bsri_dev_choice {
         for (int64_t c0 = 0; c0 < end; c0 += BSRI_CTA / lanes) { /* all lanes of a warp exchange numbers */
             const int64_t c = bsri_min(end - 1, c0 + threadIdx.x / lanes);
             const double v = bsri_dev_select_score(m, item, r, c);
-            score[c] = v, top = bsri_dev_max(top, v);
+            if (threadIdx.x % lanes == 0 && c0 + threadIdx.x / lanes < end) score[c] = v;
+            top = bsri_dev_max(top, v);
         }
         top = bsri_dev_select_top(top, part);
         for (int64_t c = threadIdx.x; c < end && by_mass; c += BSRI_CTA)

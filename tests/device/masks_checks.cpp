@@ -1,6 +1,6 @@
-/* masks_checks.cpp: test_masks.c against the kernels that make block masks, and the host side that launches them, run on the host:
-   threads of a CTA are coroutines (warps.h). No GPU and no nvcc is needed. tests/test_device.sh cuts the sections out of the
-   sources, as they stand, into masks.inc; what they need of others is here. */
+/* masks_checks.cpp: test_masks.c against the kernels that make block masks, and the host side that launches them, run on the
+   host: threads of a CTA are coroutines (warps.h). No GPU and no nvcc is needed. tests/test_device.sh cuts the sections out of
+   the sources, as they stand, into masks.inc; what they need of others is here. */
 static int emulating; /* operations go to the kernels */
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
