@@ -18110,7 +18110,7 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_lists_write(const __grid
 
 /* An element of out is a thread's, which goes down its rows in order. */
 template <class F>
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_pool_rows(const __grid_constant__ bsri_dev_pool m BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_pool_rows(const __grid_constant__ bsri_dev_pool m BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const bsr_dense &x = m.x, &o = m.out;
