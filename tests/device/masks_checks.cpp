@@ -15,7 +15,7 @@ static int emulating; /* operations go to the kernels */
 
 /* --- what the sections need of others --- */
 #define BSRI_BOUNDS(...)
-enum { BSRI_SEGMENT = 32, BSRI_CHUNK_LINES = 8192 };
+enum { BSRI_SEGMENT = 64, BSRI_CHUNK_LINES = 8192 };
 static int64_t bsri_dev_size(int dtype) { return (int64_t)bsr_dtype_size(dtype); }
 static const char *bsri_dev_bias_base(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return d->data ? bsri_at(d->data, d->dtype, bsri_dense_offset(b, item, d)) : NULL;
