@@ -18008,8 +18008,11 @@ __device__ __forceinline__ int bsri_dev_block_look(const bsri_conditions &p, int
         at.row = row + lane / across;
         if (at.row < t.bottom) {
             const int64_t low = bsri_max(t.left, at.row + p.low), high = bsri_min(t.right, at.row + p.high + 1);
+            const int n = (int)bsri_max(0, high - low);
             forbidden |= high - low < width;
-            for (at.col = low + lane % across; at.col < high && !(allowed && forbidden); at.col += across) {
+#pragma unroll 4
+            for (int k = lane % across; k < n; k += across) { /* to the end of the row: their loads overlap */
+                at.col = low + k;
                 const int open = (!padding || bsri_padding_open(padding, p.padding.dtype, at.col * step)) &&
                                  (!p.function || bsri_dev_user_mask(p.function, &at, p.user_data));
                 allowed |= open, forbidden |= !open;
