@@ -106,6 +106,7 @@
      cuda-maps          functions, conversions and reductions on the CUDA backend
      cuda-gated         gated units on the CUDA backend
      cuda-moe           mixtures of experts on the CUDA backend
+     cuda-masks         block masks of attention on the CUDA backend
      tuner              the climb, measuring, verifying
      json               a text gone through where it stands
      safetensors        a file's tensors, and matrices of them
@@ -300,7 +301,9 @@
      full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
      kinds of the conditions that attention itself is given, within a pattern or without; FlexAttention's lists come and go by
      bsr_from_block_lists and bsr_to_block_lists. Masks that change from call to call are chosen by scores: bsr_pool_blocks makes
-     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. These five are of the CPU, as yet.
+     one query and one key of a block, bsr_select_blocks keeps the best blocks of each row. On CUDA all five run
+     in the stream without a look at the host, so that a graph may hold mask and attention; causal and window masks take as long
+     as they have blocks.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
@@ -1982,8 +1985,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
    Causality, windows and lengths are told from a block's corners; elements are looked at for functions and padding only, until
    both an allowed and a forbidden one were met. Scratch: 8 bytes a block row; where elements are looked at 2 bits a block.
    Errors: as conversions and bsr_attention (options); NULL_POINTER (options' block_kind without within), BAD_SHAPE (within's
-   sizes), BAD_STRUCTURE (on the CPU: within's arrays). CUDA: UNSUPPORTED, as yet. As FlexAttention's create_block_mask, whose
-   blocks at the edge are never full. */
+   sizes), BAD_STRUCTURE (on the CPU: within's arrays). On CUDA options' arrays and user data are device memory, as in attention.
+   As FlexAttention's create_block_mask, whose blocks at the edge are never full. */
 BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
                                   const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec);
 
@@ -2001,15 +2004,17 @@ typedef struct bsr_block_lists {
 /* Their mask: m's pattern, and block_kind as of bsr_block_mask (null: not wanted): PARTIAL of the first list, FULL of the other.
    m's rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone. Columns ascend in m,
    in whatever order they are listed. Scratch: 8 bytes a block row, 2 bits a block. Errors: as conversions; BAD_STRUCTURE (on the
-   CPU: a count above the width, a column out of range, one that a row names twice, which a query does not look for). CUDA:
-   UNSUPPORTED, as yet. As FlexAttention's BlockMask.from_kv_blocks. */
+   CPU: a count above the width, a column out of range, one that a row names twice, which a query does not look for). On CUDA such
+   columns are left out, and what is named twice is stored once, full if either says so. As FlexAttention's
+   BlockMask.from_kv_blocks. */
 BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
                                         const bsr_exec *exec);
 
 /* The lists of m with its kinds (null: all partial), in the order of m's columns; skipped blocks are left out. lists' arrays are
-   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: CAPACITY (error.value:
-   the width that a list must have), OVERFLOW (block columns above 2^31 - 1), BAD_ARGUMENT (an unknown kind), BAD_STRUCTURE (m).
-   CUDA: UNSUPPORTED, as yet. */
+   written, entries behind a count as 0; without a full list full blocks come into the first one. Errors: on the CPU CAPACITY
+   (error.value: the width that a list must have), OVERFLOW (block columns above 2^31 - 1), on the CPU BAD_ARGUMENT (an unknown
+   kind), BAD_STRUCTURE (m). On CUDA counts say how many blocks a row has, also where that is more than the width: the others are
+   left out; unknown kinds are partial. */
 BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
                                       const bsr_block_lists *lists, const bsr_exec *exec);
 
@@ -2018,7 +2023,7 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
    each item counts_stride further on (0: all share them), items as in bsr_lengths; clamped. Of no rows: 0, -inf, inf, NaN.
    x [rows x cols], out [rows / block, rounded up, x cols]; x's batch broadcasts to out's. dtypes: f16, bf16, f32 (in f32;
    BSR_EXEC_ACCUMULATE_F64: in f64) or f64; out the same or f32. Error of a sum: (n + 2) u sum |x| of n rows, of a mean 1/n of
-   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. CUDA: UNSUPPORTED, as yet.
+   that; then one rounding. Errors: BAD_ARGUMENT (kind), BAD_SHAPE. The CPU and CUDA add up in the same order.
    Keys and queries of blocks as MoBA, VSA and Quest pool them. */
 BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
                                    int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec);
@@ -2064,9 +2069,10 @@ typedef struct bsr_select { /* all zero but scores, or q and k: every block */
    m: its rows, cols, block sizes and batch must be set, as for bsr_from_block_mask; m->values is left alone; columns ascend.
    Scores' and q's batch broadcasts to m's. block_kind as of bsr_block_mask (null: not wanted): PARTIAL where causality forbids
    some of a block, else FULL. At most block rows x top_k blocks (and those always kept) are stored: capacity enough.
-   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item, 2 bits a block of all.
+   dtypes: f16, bf16, f32, f64, q as k; scores are formed in f64. Scratch: 16 bytes a block of one item (on CUDA of four block
+   rows a multiprocessor), 2 bits a block of all.
    Errors: as conversions; BAD_ARGUMENT (a field out of range, scores beside q or k), BAD_SHAPE (no whole number of scores, or
-   above 2^20), BAD_BATCH (heads). CUDA: UNSUPPORTED, as yet.
+   above 2^20), BAD_BATCH (heads).
    Block choices as in MoBA, NSA, VSA (top_k), SpargeAttention and FlexPrefill (top_p), SeerAttention (threshold). */
 BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
                                      const bsr_exec *exec);
@@ -2882,7 +2888,7 @@ static int bsri_cuda_has(int op) {
            op == BSR_OP_ATTENTION_BACKWARD || (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) ||
            (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK) ||
            op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
-           op == BSR_OP_ATTENTION_MERGE ||
+           op == BSR_OP_ATTENTION_MERGE || (op >= BSR_OP_BLOCK_MASK && op <= BSR_OP_SELECT_BLOCKS) ||
            op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
            (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
 }
@@ -11301,7 +11307,7 @@ static bsri_factor bsri_factor_of(const bsr_dense *d, int64_t offset, void *tile
 static double bsri_attention_number(const bsri_attention *j, int64_t item, const bsr_dense *d, double otherwise) {
     return d ? bsri_load_f64(d->data, d->dtype, bsri_dense_offset(&j->batch, item, d)) : otherwise;
 }
-static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
+BSRI_HD static int64_t bsri_attention_length(const int32_t *lengths, int64_t item, int64_t rows) {
     return lengths ? bsri_max(0, bsri_min(rows, lengths[item])) : rows;
 }
 /* What a tile sees of one item of the batch: rows of q are packed in tile_q, of k in tile_k, of v in tile_v. */
@@ -15131,7 +15137,7 @@ enum { BSRI_BLOCK_LOOK = 3 }; /* a kind that only its elements tell */
 typedef struct bsri_rectangle {
     int64_t top, bottom, left, right;
 } bsri_rectangle;
-static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
+BSRI_HD static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, int64_t r, int64_t c) {
     const int64_t at = bsri_divide(item, p->heads), br = p->to.block_rows, bc = p->to.block_cols;
     const int32_t *counts = p->lengths.key_counts;
     bsri_rectangle t;
@@ -15141,7 +15147,7 @@ static bsri_rectangle bsri_block_there(const bsri_conditions *p, int64_t item, i
     return t;
 }
 /* What the corners say. kind: within's. */
-static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
+BSRI_HD static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, int kind) {
     const int64_t least = t->left - (t->bottom - 1), most = t->right - 1 - t->top;
     if (t->top >= t->bottom || t->left >= t->right || kind == BSR_BLOCK_SKIP) return BSR_BLOCK_SKIP;
     if (p->full || kind == BSR_BLOCK_FULL) return BSR_BLOCK_FULL;
@@ -15151,7 +15157,7 @@ static int bsri_block_class(const bsri_conditions *p, const bsri_rectangle *t, i
 }
 /* Block columns first to *end - 1 of block row r are those in which the corners may leave something, were the counts of keys not
    there. */
-static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
+BSRI_HD static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t r, int64_t *end) {
     const int64_t at = bsri_divide(item, p->heads), top = r * p->to.block_rows;
     const int64_t bottom = bsri_min(top + p->to.block_rows, bsri_attention_length(p->lengths.q_lengths, at, p->lq));
     const int64_t keys = bsri_attention_length(p->lengths.k_lengths, at, p->lk);
@@ -15162,11 +15168,13 @@ static int64_t bsri_block_range(const bsri_conditions *p, int64_t item, int64_t 
     *end = bsri_ceil_div(high, p->to.block_cols);
     return bsri_divide(low, p->to.block_cols);
 }
-/* Is it other than 0? By its bits, as in bsri_score_forbid(), which see f32 below the smallest normal number in any mode. */
-static int bsri_padding_open(const bsri_bias *p, int64_t at) {
-    if (p->dtype == BSR_F32) return bsri_f32_bits(((const float *)(const void *)p->data)[at]) << 1 != 0;
-    if (p->dtype == BSR_F16 || p->dtype == BSR_BF16) return (((const uint16_t *)(const void *)p->data)[at] & 0x7fff) != 0;
-    return bsri_load_f64(p->data, p->dtype, at) != 0;
+/* Is it other than 0? By its bits, as in bsri_score_forbid(), which see f32 below the smallest normal number in any mode. Dtypes:
+   BSRI_MASKS. */
+BSRI_HD static int bsri_padding_open(const void *data, int dtype, int64_t at) {
+    if (dtype == BSR_F32) return bsri_f32_bits(((const float *)data)[at]) << 1 != 0;
+    if (dtype == BSR_F64) return ((const double *)data)[at] != 0;
+    if (dtype == BSR_F16 || dtype == BSR_BF16) return (((const uint16_t *)data)[at] & 0x7fff) != 0;
+    return ((const uint8_t *)data)[at] != 0;
 }
 /* Looks at the elements: BSR_BLOCK_SKIP, _PARTIAL or _FULL. */
 static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_rectangle *t) {
@@ -15179,7 +15187,7 @@ static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_re
         const int64_t low = bsri_max(t->left, at.row + p->low), high = bsri_min(t->right, at.row + p->high + 1);
         forbidden |= high - low < t->right - t->left;
         for (at.col = low; at.col < high && !(allowed && forbidden); at.col++) {
-            const int open = (!padding.data || bsri_padding_open(&padding, at.col * padding.col_stride)) &&
+            const int open = (!padding.data || bsri_padding_open(padding.data, padding.dtype, at.col * padding.col_stride)) &&
                              (!allow || allow(&at, p->user_data));
             allowed |= open, forbidden |= !open;
         }
@@ -15188,34 +15196,37 @@ static int bsri_block_look(const bsri_conditions *p, int64_t item, const bsri_re
     return !allowed ? BSR_BLOCK_SKIP : forbidden ? BSR_BLOCK_PARTIAL : BSR_BLOCK_FULL;
 }
 
-/* Candidates of one block row, one after another: within's blocks, or those of a range. */
+/* Candidates of one block row: within's blocks, or those of a range. */
 typedef struct bsri_candidates {
     const bsri_conditions *p;
-    bsri_item within;
+    const void *within; /* its columns */
     const uint8_t *kind;
-    int64_t item, r, at, end, col; /* at: of within's entries, or of the columns */
-    bsri_rectangle there;
+    int64_t item, r, at, end; /* at: the next one, of within's entries or of the columns */
 } bsri_candidates;
-static bsri_candidates bsri_candidates_of(const bsri_conditions *p, int64_t item, int64_t r) {
+/* within: the arrays of within's item. */
+BSRI_HD static bsri_candidates bsri_candidates_in(const bsri_conditions *p, int64_t item, int64_t r, const bsri_item *within) {
     bsri_candidates x;
-    memset(&x, 0, sizeof x);
-    x.p = p, x.item = item, x.r = r;
+    x.p = p, x.item = item, x.r = r, x.within = NULL, x.kind = NULL;
     if (!p->has_within) {
         x.at = bsri_block_range(p, item, r, &x.end);
         return x;
     }
-    x.within = bsri_matrix_item(&p->batch, item, &p->within);
-    x.at = bsri_index(x.within.crow, p->within.index_dtype, r), x.end = bsri_index(x.within.crow, p->within.index_dtype, r + 1);
+    x.within = within->col;
+    x.at = bsri_index(within->crow, p->within.index_dtype, r), x.end = bsri_index(within->crow, p->within.index_dtype, r + 1);
     if (p->within_kind) x.kind = p->within_kind + bsri_matrix_walk(&p->batch, item, &p->within).col;
     return x;
 }
-/* The class of the next one, or -1. */
-static int bsri_candidates_next(bsri_candidates *x) {
-    const int kind = x->kind && x->at < x->end ? (int)x->kind[x->at] : BSR_BLOCK_PARTIAL;
-    if (x->at >= x->end) return -1;
-    x->col = x->p->has_within ? bsri_index(x->within.col, x->p->within.index_dtype, x->at) : x->at;
-    x->at++, x->there = bsri_block_there(x->p, x->item, x->r, x->col);
-    return bsri_block_class(x->p, &x->there, kind);
+/* The class of candidate `at`: its column, and what there is of it. */
+BSRI_HD static int bsri_candidate_class(const bsri_candidates *x, int64_t at, int64_t *col, bsri_rectangle *there) {
+    *col = x->p->has_within ? bsri_index(x->within, x->p->within.index_dtype, at) : at;
+    *there = bsri_block_there(x->p, x->item, x->r, *col);
+    return bsri_block_class(x->p, there, x->kind ? (int)x->kind[at] : BSR_BLOCK_PARTIAL);
+}
+static bsri_candidates bsri_candidates_of(const bsri_conditions *p, int64_t item, int64_t r) {
+    bsri_item within;
+    memset(&within, 0, sizeof within);
+    if (p->has_within) within = bsri_matrix_item(&p->batch, item, &p->within);
+    return bsri_candidates_in(p, item, r, &within);
 }
 
 /* What was found of blocks whose elements were looked at: stored in bits, full in as many behind them. */
@@ -15224,12 +15235,14 @@ static void bsri_bits_of_conditions(void *arg, int64_t i) {
     const int64_t item = i / b->rows, r = i % b->rows;
     uint64_t *stored = b->bits + i * b->row_words, *full = stored + b->batch.count * b->item_words;
     bsri_candidates x = bsri_candidates_of(b->conditions, item, r);
-    int kind;
-    while ((kind = bsri_candidates_next(&x)) >= 0) {
+    bsri_rectangle there;
+    int64_t col;
+    for (; x.at < x.end; x.at++) {
+        int kind = bsri_candidate_class(&x, x.at, &col, &there);
         if (kind != BSRI_BLOCK_LOOK) continue;
-        kind = bsri_block_look(b->conditions, item, &x.there);
-        if (kind != BSR_BLOCK_SKIP) bsri_bit_set(stored, x.col);
-        if (kind == BSR_BLOCK_FULL) bsri_bit_set(full, x.col);
+        kind = bsri_block_look(b->conditions, item, &there);
+        if (kind != BSR_BLOCK_SKIP) bsri_bit_set(stored, col);
+        if (kind == BSR_BLOCK_FULL) bsri_bit_set(full, col);
     }
 }
 static int64_t bsri_row_of_conditions(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
@@ -15237,14 +15250,15 @@ static int64_t bsri_row_of_conditions(const bsri_build *b, int64_t item, int64_t
     const uint64_t *stored = b->bits + (item * b->rows + r) * b->row_words, *full = stored + b->batch.count * b->item_words;
     uint8_t *kinds = to && b->kind ? b->kind + bsri_matrix_walk(&b->batch, item, &b->to).col + at : NULL;
     bsri_candidates x = bsri_candidates_of(p, item, r);
-    int64_t n = 0;
-    int kind;
+    bsri_rectangle there;
+    int64_t n = 0, col;
     if (!to && !p->has_within && !p->lengths.key_counts && !b->row_words) return x.end - x.at;
-    while ((kind = bsri_candidates_next(&x)) >= 0) {
+    for (; x.at < x.end; x.at++) {
+        int kind = bsri_candidate_class(&x, x.at, &col, &there);
         if (kind == BSRI_BLOCK_LOOK)
-            kind = !bsri_bit_get(stored, x.col) ? BSR_BLOCK_SKIP : bsri_bit_get(full, x.col) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
+            kind = !bsri_bit_get(stored, col) ? BSR_BLOCK_SKIP : bsri_bit_get(full, col) ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
         if (kind == BSR_BLOCK_SKIP) continue;
-        if (to) bsri_put_block(b, to, at + n, x.col, NULL, b->to.dtype, 0, 0, 0, 0);
+        if (to) bsri_put_block(b, to, at + n, col, NULL, b->to.dtype, 0, 0, 0, 0);
         if (kinds) kinds[n] = (uint8_t)kind;
         n++;
     }
@@ -15317,6 +15331,7 @@ static void bsri_conditions_make(bsri_conditions *p, const bsri_build *b, int64_
     if (o->key_padding_mask && o->key_padding_mode == BSR_MASK_MUL) p->padding = bsri_dense_used(o->key_padding_mask);
     p->function = o->mask_function, p->user_data = o->user_data;
 }
+BSRI_CUDA_PART(bsri_cuda_block_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
 BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *options,
                                   const bsr_matrix *within, bsr_matrix *m, uint8_t *block_kind, const bsr_exec *exec) {
     const bsr_attention_options *o = options ? options : &bsri_attention_defaults;
@@ -15332,6 +15347,7 @@ BSR_API bsr_status bsr_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk
     if (bsri_checking(&c)) BSRI_TRY(bsri_block_mask_check(&c, &b, lq, lk, o, within, block_kind));
     bsri_conditions_make(&p, &b, lq, lk, o, within);
     b.conditions = &p, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_block_mask(&c, &b, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     b.batch = p.batch;
@@ -15428,7 +15444,7 @@ static bsr_status bsri_check_list(const bsri_call *c, bsri_spans *set, const int
     if (!bsri_mul(lines, width, &all)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, width);
     BSRI_TRY(bsri_check_list_array(c, set, counts, lines, operand, role));
     BSRI_TRY(bsri_check_list_array(c, set, indices, all, operand, role));
-    for (i = 0; i < lines && role == BSRI_READ; i++) {
+    for (i = 0; i < lines && role == BSRI_READ && !bsri_on_cuda(c); i++) {
         if (counts[i] < 0 || counts[i] > width)
             return bsri_fail_wanted(c, BSR_ITEM_LIST_COUNT, operand, i, counts[i], width);
         for (k = i * width; k < i * width + counts[i]; k++)
@@ -15467,6 +15483,7 @@ static bsr_status bsri_lists_build(const bsri_call *c, bsri_build *b, bsr_matrix
     bsri_scratch_end(c, &scratch);
     return (bsr_status)i;
 }
+BSRI_CUDA_PART(bsri_cuda_from_lists(const bsri_call *c, const bsri_build *b, bsr_matrix *m))
 BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_lists *lists, bsr_matrix *m, uint8_t *block_kind,
                                         const bsr_exec *exec) {
     bsri_lists x;
@@ -15488,6 +15505,7 @@ BSR_API bsr_status bsr_from_block_lists(const bsr_context *ctx, const bsr_block_
     }
     memset(&x, 0, sizeof x);
     x.list = *lists, b.lists = &x, b.kind = b.count_only ? NULL : block_kind;
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_from_lists(&c, &b, m)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_end(&c, bsri_lists_build(&c, &b, m));
 }
@@ -15514,6 +15532,7 @@ static bsr_status bsri_lists_measure(const bsri_call *c, bsri_lists *x) {
     if (!x->list.full_counts || x->most[1] <= x->list.full_width) return BSR_OK;
     return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_FULL_LISTS, -1, x->most[1]);
 }
+BSRI_CUDA_PART(bsri_cuda_to_lists(const bsri_call *c, const bsri_lists *x))
 BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *block_kind,
                                       const bsr_block_lists *lists, const bsr_exec *exec) {
     const int64_t one = 1;
@@ -15538,9 +15557,10 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
         BSRI_TRY(bsri_check_lists(&c, &set, lists, lines, 0, BSRI_WRITE));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
         x.list = *lists, x.rows = bsri_block_rows(m);
-        BSRI_TRY(bsri_lists_measure(&c, &x));
+        if (!bsri_on_cuda(&c)) BSRI_TRY(bsri_lists_measure(&c, &x));
     }
     x.list = *lists, x.rows = bsri_block_rows(m), x.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_to_lists(&c, &x)));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     ns = (double)lists->width + (lists->full_counts ? (double)lists->full_width : 0);
@@ -15615,6 +15635,7 @@ static bsr_status bsri_pool_check(const bsri_call *c, int kind, int64_t block, c
     BSRI_TRY(bsri_attention_check_lengths(c, &set, counts, out->rows, heads ? b.count / heads : 0, stride));
     return bsri_check_dense(c, &set, out, BSR_ARG_OUT, BSRI_SAME_OR_F32(x->dtype), BSRI_WRITE);
 }
+BSRI_CUDA_PART(bsri_cuda_pool(const bsri_call *c, const bsri_pool *j))
 BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t block, const bsr_dense *x, const int32_t *counts,
                                    int64_t counts_stride, const bsr_dense *out, const bsr_exec *exec) {
     bsri_pool j;
@@ -15626,15 +15647,17 @@ BSR_API bsr_status bsr_pool_blocks(const bsr_context *ctx, int kind, int64_t blo
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_POOL_BLOCKS, exec));
     BSRI_WANT_COMPILED(&c, BSRI_HAS_ATTENTION, x ? x->dtype : 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_pool_check(&c, kind, block, x, counts, counts_stride, out));
-    p = bsri_plan_default(&c);
-    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
-    if (stop) return BSR_OK;
-    if (!out->rows || !out->cols) return bsri_end(&c, BSR_OK);
     used[0] = bsri_dense_used(x), used[1] = bsri_dense_used(out);
     memset(&j, 0, sizeof j);
     j.x = &used[0], j.out = &used[1], j.counts = counts, j.block = block, j.stride = counts_stride, j.kind = kind;
     j.heads = out->batch_dims ? out->batch[out->batch_dims - 1] : 1, j.batch = bsri_batch_of(out->batch_dims, out->batch);
-    j.isa = bsri_isa_base(p.kernel), j.compute = bsri_compute_dtype(&c, x->dtype);
+    j.compute = bsri_compute_dtype(&c, x->dtype);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_pool(&c, &j)));
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    if (!out->rows || !out->cols) return bsri_end(&c, BSR_OK);
+    j.isa = bsri_isa_base(p.kernel);
     elements = (double)j.batch.count * (double)x->rows * (double)x->cols;
     bsri_for_each(&c, j.batch.count * out->rows, bsri_work_ns(elements * (double)bsr_dtype_size(x->dtype), 0, elements / 4),
                   bsri_pool_row, &j);
@@ -15655,7 +15678,7 @@ typedef struct bsri_selection {
     int32_t isa, reserved;
 } bsri_selection;
 
-static int64_t bsri_floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
+BSRI_HD static int64_t bsri_floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
 /* A fine score of head g of the item's group. */
 static double bsri_select_fine(const bsri_selection *j, int64_t g, int64_t row, int64_t col) {
     const bsr_select *s = j->s;
@@ -15829,6 +15852,7 @@ static bsr_status bsri_select_check(const bsri_call *c, bsri_build *b, bsri_sele
     BSRI_TRY(bsri_build_check(c, b, &set));
     return bsri_check_kind_output(c, &set, b, kind);
 }
+BSRI_CUDA_PART(bsri_cuda_select(const bsri_call *c, const bsri_build *b, const bsri_selection *j, bsr_matrix *m))
 BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *select, bsr_matrix *m, uint8_t *block_kind,
                                      const bsr_exec *exec) {
     bsri_selection j;
@@ -15851,16 +15875,18 @@ BSR_API bsr_status bsr_select_blocks(const bsr_context *ctx, const bsr_select *s
         BSRI_TRY(bsri_select_check_options(&c, select));
         BSRI_TRY(bsri_select_check(&c, &b, &j, block_kind));
     }
-    p = bsri_plan_default(&c);
-    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
-    if (stop) return BSR_OK;
     j.wide = b.batch = bsri_batch_of(m->batch_dims, m->batch), b.kind = b.count_only ? NULL : block_kind;
     BSRI_TRY(bsri_select_batch(&c, &j));
-    s = *select, j.s = &s, j.isa = bsri_isa_base(p.kernel); /* from here on without strides that mean nothing */
+    s = *select, j.s = &s; /* from here on without strides that mean nothing */
     used[0] = bsri_dense_used(s.scores ? s.scores : s.q);
     if (s.scores) s.scores = &used[0];
     else used[1] = bsri_dense_used(s.k), s.q = &used[0], s.k = &used[1];
     j.scale = s.scale != 0 ? s.scale : s.scores || !s.q->cols ? 1 : 1 / sqrt((double)s.q->cols);
+    BSRI_CUDA_RETURN(&c, bsri_end(&c, bsri_cuda_select(&c, &b, &j, m)));
+    p = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    j.isa = bsri_isa_base(p.kernel);
     BSRI_TRY(bsri_build_all_blocks(&c, &b));
     if (!bsri_mul(b.item_words, 2, &b.item_words) || !bsri_mul(b.rows, b.cols, &area) || area > INT64_MAX / 32)
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
@@ -19620,6 +19646,14 @@ enum {
     X(SCATTER_LAST, 662, bsri_scatter_last)                  \
     BSRI_WHEN(BSRI_HAS_CONV, X(CONV_TURN, 838, bsri_conv_turn)) \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                            \
+    X(BLOCK_MASK_COUNTS, 671, bsri_mask_rows<false>)         \
+    X(BLOCK_MASK_COLUMNS, 672, bsri_mask_rows<true>)         \
+    X(BLOCK_MASK_LOOK, 673, bsri_mask_look)                  \
+    X(BLOCK_LISTS_MARK, 674, bsri_lists_mark)                \
+    X(BLOCK_LISTS_WRITE, 675, bsri_lists_write)              \
+    X(BLOCK_SELECT, 676, bsri_select_rows)                   \
+    X(BLOCK_POOL_F32, 677, bsri_pool_rows<float>)            \
+    X(BLOCK_POOL_F64, 678, bsri_pool_rows<double>)           \
     X(ATTENTION_MERGE_F32, 867, bsri_attention_merge_rows<float>)   \
     X(ATTENTION_MERGE_F64, 868, bsri_attention_merge_rows<double>)               \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                             \
@@ -23260,6 +23294,8 @@ typedef struct bsri_dev_build {
     int64_t stride[3], sparse_stride[3];
     const uint8_t *mask;
     uint32_t *bits;       /* [items][item_words], rows of row_words; those of stored blocks have no rows */
+    uint32_t *full;       /* of a block mask: which of them are full, as bits */
+    uint8_t *kind;        /* of stored blocks, as to's columns; null: not wanted */
     int64_t *first;       /* [items][rows][segments] */
     int64_t *sums, *rank; /* of chunks of counts; positions before each word of bits, or null */
     void *origin;         /* of each stored block's values: block rows of dense, blocks of sparse */
@@ -23280,6 +23316,37 @@ typedef struct bsri_dev_build {
     int64_t tiles;       /* prune: blocks of threads an item */
     int32_t pass, norm_passes, passes, place_bits;
 } bsri_dev_build;
+/* Block masks of attention. A line of the counts is a segment of a block row: `span` block columns, or all of within's blocks. */
+typedef struct bsri_dev_conditions {
+    bsri_dev_build b;
+    bsri_conditions p;
+    int64_t span, most, each; /* where elements are looked at: at most so many candidates of a row, and of a warp */
+    int32_t all, reserved;    /* each candidate is stored */
+} bsri_dev_conditions;
+typedef struct bsri_dev_lists { /* lists of a mask, or those of b.to */
+    bsri_dev_build b;
+    bsr_block_lists list;
+    const uint8_t *kind; /* of b.to, or null */
+    int64_t lines;
+} bsri_dev_lists;
+typedef struct bsri_dev_pool {
+    bsr_dense x, out;
+    bsri_batch batch;
+    const int32_t *counts;
+    int64_t block, stride, heads;
+    int32_t kind, reserved;
+} bsri_dev_pool;
+#define BSRI_SELECT_LANES 8 /* that form a product of q and k */
+typedef struct bsri_dev_select {
+    bsri_dev_build b;
+    bsr_dense q, k;        /* k's data null: q is the scores */
+    bsri_batch wide, keys; /* as bsri_selection */
+    double *score;         /* of each CTA: `room` numbers */
+    double scale, top_p, threshold;
+    int64_t group, k_group, fine_rows, fine_cols, top_k, first, local, causal_offset, lines, room;
+    int32_t combine;
+    uint32_t flags;
+} bsri_dev_select;
 #define BSRI_ENTRIES_CHUNK 4096 /* entries whose blocks are counted together */
 typedef struct bsri_dev_entries {
     bsr_matrix to;
@@ -25883,6 +25950,166 @@ static bsr_status bsri_cuda_moe_rows(const bsri_call *c, const bsri_moe_rows_job
 #endif
     if (pieces && size == 2) return bsri_cuda_moe_move<2, float>(c, j, p);
     return pieces ? bsri_cuda_moe_move<4, float>(c, j, p) : bsri_cuda_moe_move<0, float>(c, j, p);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-masks: block masks of attention on the CUDA backend                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_ATTENTION
+static bsr_status bsri_cuda_block_mask(const bsri_call *c, const bsri_build *, bsr_matrix *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_from_lists(const bsri_call *c, const bsri_build *, bsr_matrix *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_to_lists(const bsri_call *c, const bsri_lists *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_pool(const bsri_call *c, const bsri_pool *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+static bsr_status bsri_cuda_select(const bsri_call *c, const bsri_build *, const bsri_selection *, bsr_matrix *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+/* Bits of all blocks twice: those that are stored, those of them that are full. */
+static void bsri_cuda_kinds_plan(bsri_cuda_build *q, const bsri_build *b, const bsr_matrix *m) {
+    bsri_cuda_build_plan(q, b, m, 1);
+    q->d.kind = b->kind;
+    q->at[BSRI_CUDA_BUILD_MORE] = bsri_cut(&q->cuts, q->cuts.overflow ? 0 : q->d.batch.count * q->d.item_words, 4);
+}
+static void bsri_cuda_kinds_place(const bsri_call *c, bsri_cuda_build *q) {
+    bsri_cuda_build_place(c, q);
+    q->d.full = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_BUILD_MORE]);
+}
+static bsr_status bsri_cuda_kinds_zero(const bsri_call *c, const bsri_dev_build *d) {
+    const int64_t bytes = (d->batch.count * d->item_words + 1) / 2 * 8;
+    return bsri_cuda_zero(c, d->bits, bytes, NULL, 0, d->full, bytes);
+}
+static bsr_status bsri_cuda_kinds_finish(const bsri_call *c, const bsri_build *b, const bsri_dev_build *d, bsr_matrix *m) {
+    BSRI_TRY(bsri_cuda_build_pattern(c, d));
+    bsri_cuda_build_tell(b, m);
+    return BSR_OK;
+}
+/* Elements are looked at. */
+static bsr_status bsri_cuda_mask_by_elements(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
+    const bsri_conditions *p = b->conditions;
+    const int64_t br = m->block_rows, bc = m->block_cols;
+    bsri_dev_conditions d;
+    bsri_cuda_build q;
+    int64_t work = 0;
+    int stop;
+    memset(&d, 0, sizeof d);
+    d.p = *p, d.span = INT64_MAX / 4, d.most = b->cols;
+    if (p->has_within) d.most = bsri_min(d.most, p->within.nnz);
+    else if (p->high - p->low < INT64_MAX / 4)
+        d.most = bsri_min(d.most, bsri_ceil_div(bsri_max(0, p->high - p->low + br), bc) + 1);
+    d.each = br * bc >= 2048 ? 1 : br * bc >= 128 ? 4 : 32; /* a warp looks at some thousands of elements */
+    bsri_cuda_kinds_plan(&q, b, m);
+    if (!bsri_mul(q.d.batch.count * q.d.rows, bsri_ceil_div(d.most, d.each), &work)) q.cuts.overflow = 1;
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_kinds_place(c, &q);
+    BSRI_TRY(bsri_cuda_kinds_zero(c, &q.d));
+    d.b = q.d;
+    BSRI_CUDA_NEXT(c, bsri_mask_look, d, bsri_ceil_div(work, BSRI_CTA_WARPS), BSRI_CTA);
+    return bsri_cuda_kinds_finish(c, b, &q.d, m);
+}
+static bsr_status bsri_cuda_block_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
+    const bsri_conditions *p = b->conditions;
+    bsri_dev_conditions d;
+    bsri_cuda_build q;
+    bsri_dev_build *to = &q.d;
+    int64_t lines;
+    int stop;
+    if ((p->function || p->padding.data) && !p->full) return bsri_cuda_mask_by_elements(c, b, m);
+    memset(&d, 0, sizeof d), memset(&q, 0, sizeof q);
+    d.p = *p, d.all = !p->has_within && !p->lengths.key_counts;
+    to->to = b->to, to->batch = p->batch, to->rows = b->rows, to->cols = b->cols, to->kind = b->kind;
+    to->capacity = b->count_only ? 0 : m->nnz, to->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    /* a warp has a block row, or where those are few a part of one */
+    to->segments = bsri_ceil_div(16 * (int64_t)c->ctx->sm_count, bsri_max(1, bsri_min(INT32_MAX, to->rows) * to->batch.count));
+    to->segments = p->has_within ? 1 : bsri_max(1, bsri_min(to->segments, b->cols / 256));
+    d.span = bsri_max(1, bsri_ceil_div(b->cols, to->segments));
+    lines = bsri_cuda_build_lines(to, &q.cuts);
+    q.at[BSRI_CUDA_BUILD_FIRST] = bsri_cut(&q.cuts, lines, 8);
+    q.at[BSRI_CUDA_BUILD_SUMS] = bsri_cut(&q.cuts, to->chunks > 1 ? to->parts * to->chunks : 0, 8);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    d.b = *to;
+    BSRI_CUDA_NEXT(c, bsri_mask_rows<false>, d, bsri_ceil_div(lines, BSRI_CTA_WARPS), BSRI_CTA);
+    BSRI_TRY(bsri_cuda_build_positions(c, to));
+    if (to->capacity) BSRI_CUDA_NEXT(c, bsri_mask_rows<true>, d, bsri_ceil_div(lines, BSRI_CTA_WARPS), BSRI_CTA);
+    bsri_cuda_build_tell(b, m);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_from_lists(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
+    bsri_dev_lists d;
+    bsri_cuda_build q;
+    int stop;
+    bsri_cuda_kinds_plan(&q, b, m);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_kinds_place(c, &q);
+    BSRI_TRY(bsri_cuda_kinds_zero(c, &q.d));
+    memset(&d, 0, sizeof d);
+    d.b = q.d, d.list = b->lists->list, d.lines = q.d.batch.count * q.d.rows;
+    BSRI_CUDA_NEXT(c, bsri_lists_mark, d, bsri_ceil_div(d.lines, BSRI_CTA_WARPS), BSRI_CTA);
+    return bsri_cuda_kinds_finish(c, b, &q.d, m);
+}
+static bsr_status bsri_cuda_to_lists(const bsri_call *c, const bsri_lists *x) {
+    bsri_cuts none = {0, 0};
+    bsri_dev_lists d;
+    int stop;
+    memset(&d, 0, sizeof d);
+    d.b.to = *x->m, d.b.batch = x->batch, d.b.rows = x->rows, d.list = x->list, d.kind = x->m_kind;
+    d.lines = x->batch.count * x->rows;
+    BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
+    if (stop) return BSR_OK;
+    BSRI_CUDA_NEXT(c, bsri_lists_write, d, bsri_ceil_div(d.lines, BSRI_CTA_WARPS), BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_pool(const bsri_call *c, const bsri_pool *j) {
+    bsri_cuts none = {0, 0};
+    bsri_dev_pool d;
+    int64_t elements = 0;
+    int stop;
+    memset(&d, 0, sizeof d);
+    d.x = *j->x, d.out = *j->out, d.batch = j->batch, d.counts = j->counts, d.block = j->block, d.stride = j->stride;
+    d.heads = j->heads, d.kind = j->kind;
+    if (!bsri_mul(d.batch.count, d.out.rows, &elements) || !bsri_mul(elements, d.out.cols, &elements)) none.overflow = 1;
+    BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
+    if (stop) return BSR_OK;
+    if (j->compute == BSR_F64) BSRI_CUDA_NEXT(c, bsri_pool_rows<double>, d, bsri_ceil_div(elements, BSRI_CTA), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_pool_rows<float>, d, bsri_ceil_div(elements, BSRI_CTA), BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_select(const bsri_call *c, const bsri_build *b, const bsri_selection *j, bsr_matrix *m) {
+    const bsr_select *s = j->s;
+    bsri_dev_select d;
+    bsri_cuda_build q;
+    int64_t ctas, numbers;
+    int stop;
+    memset(&d, 0, sizeof d);
+    d.q = s->scores ? *s->scores : *s->q, d.wide = j->wide, d.keys = j->keys, d.scale = j->scale;
+    if (!s->scores) d.k = *s->k;
+    d.top_p = s->top_p, d.threshold = s->threshold, d.group = j->group, d.k_group = j->k_group, d.fine_rows = j->fine_rows;
+    d.fine_cols = j->fine_cols, d.top_k = s->top_k, d.first = s->first, d.local = s->local, d.causal_offset = s->causal_offset;
+    d.combine = s->combine, d.flags = s->flags;
+    bsri_cuda_kinds_plan(&q, b, m);
+    d.lines = q.cuts.overflow ? 0 : q.d.batch.count * q.d.rows;
+    ctas = bsri_min(d.lines, 4 * (int64_t)c->ctx->sm_count); /* each has room for the numbers of a block row */
+    if (!bsri_mul(b->cols, 2, &d.room) || !bsri_mul(ctas, d.room, &numbers)) q.cuts.overflow = 1, numbers = 0;
+    q.at[BSRI_CUDA_BUILD_MORE + 1] = bsri_cut(&q.cuts, numbers, 8);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_kinds_place(c, &q);
+    d.b = q.d, d.score = (double *)bsri_cuda_at(c, q.at[BSRI_CUDA_BUILD_MORE + 1]);
+    BSRI_CUDA_NEXT(c, bsri_select_rows, d, ctas, BSRI_CTA);
+    return bsri_cuda_kinds_finish(c, b, &q.d, m);
 }
 #endif
 #endif /* BSRI_CUDA */

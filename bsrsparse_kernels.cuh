@@ -62,6 +62,7 @@
      device-draw             random patterns and layouts, pruning
      device-entries          from CSR and COO; scatter indices
      device-moe              routing, patterns of experts, rows to experts and back
+     device-masks            block masks of attention: conditions, lists, pooled rows, choice by scores
      kernel-table            functions of instances; loading them
 
    WORDS, where the field has none, or several
@@ -15881,7 +15882,8 @@ static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_consta
         int64_t item;
         const bsri_dev_kept k = bsri_dev_kept_of(b, work, &item);
         const int64_t r = bsri_divide(work, b.segments) - item * b.rows;
-        void *col = (void *)bsri_dev_matrix_item(&b.batch, item, &b.to).col;
+        const int64_t first = bsri_matrix_walk(&b.batch, item, &b.to).col;
+        void *col = bsri_dev_at(b.to.col_indices, dt, first);
         void *origin = b.origin ? bsri_dev_at(b.origin, b.origin_dtype, b.ragged ? 0 : item * b.capacity) : nullptr;
         int64_t at = b.first[work];
         for (int64_t w0 = k.from / 32; w0 * 32 < k.end; w0 += 32) {
@@ -15897,6 +15899,8 @@ static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_consta
                 if (!(word >> lane & 1) || place >= b.capacity) continue;
                 bsri_set_index(col, dt, place, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
                 if (origin) bsri_set_index(origin, b.origin_dtype, place, k.col ? c : r);
+                if (!b.kind) continue;
+                b.kind[first + place] = b.full[k.bits - b.bits + w0 + who] >> lane & 1 ? BSR_BLOCK_FULL : BSR_BLOCK_PARTIAL;
             }
             at += __shfl_sync(~0u, upto, 31);
         }
@@ -17942,6 +17946,373 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_moe_weight_dots(const __
                     bsri_dev_store(p.out.data, p.out.dtype, token * p.out.row_stride + (k + a) * p.out.col_stride, sum[a]);
             }
         }
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-masks: block masks of attention: conditions, lists, pooled rows, choice by scores     */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if BSRI_HAS_ATTENTION
+/* --- conditions --- */
+
+/* Candidates of a block row; of block columns only those of a segment. */
+__device__ __forceinline__ bsri_candidates bsri_dev_candidates(const bsri_dev_conditions &m, int64_t item, int64_t r,
+                                                               int64_t segment) {
+    const bsri_item within =
+        m.p.has_within ? bsri_dev_matrix_item(&m.p.batch, item, &m.p.within) : bsri_item{nullptr, nullptr, nullptr, 0};
+    bsri_candidates x = bsri_candidates_in(&m.p, item, r, &within);
+    if (!m.p.has_within) x.at = bsri_max(x.at, segment * m.span), x.end = bsri_min(x.end, (segment + 1) * m.span);
+    return x;
+}
+/* What corners tell: a warp counts the blocks of a segment of a block row, or writes their columns and kinds. */
+template <bool WRITE>
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_mask_rows(const __grid_constant__ bsri_dev_conditions m BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsri_dev_build &b = m.b;
+    const int lane = threadIdx.x & 31;
+    const int64_t total = b.batch.count * b.rows * b.segments, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t line = bsri_divide(work, b.segments), item = bsri_divide(line, b.rows);
+        const bsri_candidates x = bsri_dev_candidates(m, item, line - item * b.rows, work - line * b.segments);
+        const bsri_arrays to = bsri_matrix_walk(&b.batch, item, &b.to);
+        void *const cols = bsri_dev_at(b.to.col_indices, b.to.index_dtype, to.col);
+        int64_t n = WRITE ? b.first[work] : 0;
+        if (!WRITE && m.all) n = bsri_max(0, x.end - x.at);
+        else
+            for (int64_t at = x.at + lane; at - lane < x.end; at += 32) {
+                bsri_rectangle there;
+                int64_t col;
+                const int kind = at < x.end ? bsri_candidate_class(&x, at, &col, &there) : (int)BSR_BLOCK_SKIP;
+                const uint32_t kept = __ballot_sync(~0u, kind != BSR_BLOCK_SKIP);
+                const int64_t place = n + __popc(kept & ((1u << lane) - 1));
+                n += __popc(kept);
+                if (!WRITE || kind == BSR_BLOCK_SKIP || place >= b.capacity) continue;
+                bsri_set_index(cols, b.to.index_dtype, place, col);
+                if (b.kind) b.kind[to.col + place] = (uint8_t)kind;
+            }
+        if (!WRITE && lane == 0) b.first[work] = n;
+    }
+}
+/* A warp looks at a block's elements, as bsri_block_look(): lanes stand beside each other in a row, and in more than one where
+   the block is narrow. */
+__device__ __forceinline__ int bsri_dev_block_look(const bsri_conditions &p, int64_t item, const bsri_rectangle &t) {
+    const int lane = threadIdx.x & 31;
+    const int64_t width = t.right - t.left;
+    const char *const padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+    const int64_t step = p.padding.cols == 1 ? 0 : p.padding.col_stride;
+    bsr_position at;
+    int allowed = 0, forbidden = p.never_full, across = 32;
+    while (across / 2 >= width) across /= 2;
+    at.batch = bsri_divide(item, p.heads), at.head = item - at.batch * p.heads;
+    for (int64_t row = t.top; row < t.bottom; row += 32 / across) {
+        at.row = row + lane / across;
+        if (at.row < t.bottom) {
+            const int64_t low = bsri_max(t.left, at.row + p.low), high = bsri_min(t.right, at.row + p.high + 1);
+            const int n = (int)bsri_max(0, high - low);
+            forbidden |= high - low < width;
+#pragma unroll 4
+            for (int k = lane % across; k < n; k += across) { /* to the end of the row: their loads overlap */
+                at.col = low + k;
+                const int open = (!padding || bsri_padding_open(padding, p.padding.dtype, at.col * step)) &&
+                                 (!p.function || bsri_dev_user_mask(p.function, &at, p.user_data));
+                allowed |= open, forbidden |= !open;
+            }
+        }
+        if (__any_sync(~0u, allowed) && __any_sync(~0u, forbidden)) return BSR_BLOCK_PARTIAL;
+    }
+    return !__any_sync(~0u, allowed) ? BSR_BLOCK_SKIP : BSR_BLOCK_FULL;
+}
+/* Where elements are looked at: a bit for each block that is stored, and for each that is full. A warp has `each` candidates of a
+   block row; no row has more than `most`. */
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_mask_look(const __grid_constant__ bsri_dev_conditions m BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsri_dev_build &b = m.b;
+    const int lane = threadIdx.x & 31;
+    const int64_t parts = bsri_ceil_div(m.most, m.each), total = b.batch.count * b.rows * parts, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t line = bsri_divide(work, parts), item = bsri_divide(line, b.rows);
+        const bsri_candidates x = bsri_dev_candidates(m, item, line - item * b.rows, 0);
+        const int64_t first = x.at + (work - line * parts) * m.each, end = bsri_min(x.end, first + m.each);
+        uint32_t *const stored = b.bits + line * b.row_words, *const full = b.full + line * b.row_words;
+        bsri_rectangle there;
+        int64_t col;
+        int kind = first + lane < end ? bsri_candidate_class(&x, first + lane, &col, &there) : (int)BSR_BLOCK_SKIP;
+        for (uint32_t looked = __ballot_sync(~0u, kind == BSRI_BLOCK_LOOK); looked; looked &= looked - 1) {
+            const int who = __ffs((int)looked) - 1;
+            bsri_rectangle t;
+            int64_t c;
+            bsri_candidate_class(&x, first + who, &c, &t);
+            const int found = bsri_dev_block_look(m.p, item, t);
+            if (lane == who) kind = found;
+        }
+        if (kind == BSR_BLOCK_SKIP) continue;
+        atomicOr(&stored[col / 32], 1u << (col % 32));
+        if (kind == BSR_BLOCK_FULL) atomicOr(&full[col / 32], 1u << (col % 32));
+    }
+}
+
+/* --- lists --- */
+
+/* A warp marks what both lists of a block row name. Whatever they hold, nothing outside them is read, nor outside the bits
+   written. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_lists_mark(const __grid_constant__ bsri_dev_lists m BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsri_dev_build &b = m.b;
+    const bsr_block_lists &l = m.list;
+    for (int64_t i = blockIdx.x * (int64_t)8 + threadIdx.x / 32; i < m.lines; i += (int64_t)gridDim.x * 8)
+        for (int of = 0; of < 2; of++) {
+            const int32_t *counts = of ? l.full_counts : l.counts, *index = of ? l.full_indices : l.indices;
+            const int64_t width = of ? l.full_width : l.width, n = counts ? bsri_min(counts[i], width) : 0;
+            for (int64_t k = threadIdx.x & 31; k < n; k += 32) {
+                const int64_t c = index[i * width + k];
+                if (c < 0 || c >= b.cols) continue;
+                atomicOr(&b.bits[i * b.row_words + c / 32], 1u << (c % 32));
+                if (of) atomicOr(&b.full[i * b.row_words + c / 32], 1u << (c % 32));
+            }
+        }
+}
+/* A warp writes both lists of a block row, as far as they reach; counts say how many there are. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_lists_write(const __grid_constant__ bsri_dev_lists m BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsr_block_lists &l = m.list;
+    const bsri_dev_build &b = m.b;
+    const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
+    for (int64_t i = blockIdx.x * (int64_t)8 + threadIdx.x / 32; i < m.lines; i += (int64_t)gridDim.x * 8) {
+        const int64_t item = bsri_divide(i, b.rows), r = i - item * b.rows;
+        const bsri_arrays w = bsri_matrix_walk(&b.batch, item, &b.to);
+        const void *crow = bsri_dev_at(b.to.crow_indices, dt, w.crow), *cols = bsri_dev_at(b.to.col_indices, dt, w.col);
+        const int64_t end = bsri_index(crow, dt, r + 1);
+        int64_t n[2] = {0, 0};
+        for (int64_t at = bsri_index(crow, dt, r) + lane; at - lane < end; at += 32) {
+            const int kind = at >= end ? (int)BSR_BLOCK_SKIP : m.kind ? m.kind[w.col + at] : (int)BSR_BLOCK_PARTIAL;
+            const bool full = kind == BSR_BLOCK_FULL && l.full_counts;
+#pragma unroll
+            for (int of = 0; of < 2; of++) {
+                const bool mine = kind != BSR_BLOCK_SKIP && full == (of != 0);
+                const uint32_t all = __ballot_sync(~0u, mine);
+                const int64_t place = n[of] + __popc(all & ((1u << lane) - 1)), width = of ? l.full_width : l.width;
+                n[of] += __popc(all);
+                if (mine && place < width)
+                    (of ? l.full_indices : l.indices)[i * width + place] = (int32_t)bsri_index(cols, dt, at);
+            }
+        }
+#pragma unroll
+        for (int of = 0; of < 2; of++) {
+            if (of && !l.full_counts) break;
+            const int64_t width = of ? l.full_width : l.width;
+            if (lane == 0) (of ? l.full_counts : l.counts)[i] = (int32_t)bsri_min(n[of], INT32_MAX);
+            for (int64_t k = n[of] + lane; k < width; k += 32) (of ? l.full_indices : l.indices)[i * width + k] = 0;
+        }
+    }
+}
+
+/* --- pooling, selection --- */
+
+/* An element of out is a thread's, which goes down its rows in order. */
+template <class F>
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_pool_rows(const __grid_constant__ bsri_dev_pool m BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsr_dense &x = m.x, &o = m.out;
+    const int64_t total = m.batch.count * o.rows * o.cols, step = (int64_t)gridDim.x * BSRI_CTA;
+    const bool most = m.kind == BSR_REDUCE_MAX, least = m.kind == BSR_REDUCE_MIN;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < total; work += step) {
+        const int64_t line = bsri_divide(work, o.cols), col = work - line * o.cols, item = bsri_divide(line, o.rows);
+        const int64_t r = line - item * o.rows, top = r * m.block;
+        int64_t n = bsri_min(m.block, x.rows - top);
+        if (m.counts) n = bsri_max(0, bsri_min(n, m.counts[bsri_divide(item, m.heads) * m.stride + r]));
+        const int64_t from = bsri_dense_offset(&m.batch, item, &x) + top * x.row_stride + col * x.col_stride;
+        F sum = most ? -bsri_dev_inf<F>() : least ? bsri_dev_inf<F>() : F(0);
+#pragma unroll 4
+        for (int64_t k = 0; k < n; k++) {
+            const F v = bsri_dev_number<F>(x.data, x.dtype, from + k * x.row_stride);
+            if (!most && !least) sum += v;
+            else if ((least ? v < sum : v > sum) || v != v) sum = v;
+        }
+        if (m.kind == BSR_REDUCE_MEAN) sum *= n ? (F)(1.0 / (double)n) : bsri_dev_nan<F>();
+        bsri_dev_store(o.data, o.dtype, bsri_dense_offset(&m.batch, item, &o) + r * o.row_stride + col * o.col_stride, sum);
+    }
+}
+
+/* A fine score; of q and k its products are added up by `lanes` lanes, which stand beside each other and all have the sum. */
+__device__ __forceinline__ double bsri_dev_select_fine(const bsri_dev_select &m, int64_t at, int64_t row, int64_t col) {
+    const bsr_dense &q = m.q, &k = m.k;
+    const int64_t from = bsri_dense_offset(&m.wide, at, &q) + row * q.row_stride;
+    if (!k.data) return __dmul_rn(m.scale, bsri_dev_number<double>(q.data, q.dtype, from + col * q.col_stride));
+    const int64_t to = bsri_dense_offset(&m.keys, bsri_divide(at, m.k_group), &k) + col * k.row_stride;
+    double sum = 0;
+#pragma unroll 2
+    for (int64_t d = threadIdx.x & (BSRI_SELECT_LANES - 1); d < q.cols; d += BSRI_SELECT_LANES)
+        sum += bsri_dev_number<double>(q.data, q.dtype, from + d * q.col_stride) *
+               bsri_dev_number<double>(k.data, k.dtype, to + d * k.col_stride);
+#pragma unroll
+    for (int d = BSRI_SELECT_LANES / 2; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    return __dmul_rn(m.scale, sum);
+}
+/* A block's score, as bsri_select_score(); exponentials are added up as scores come. */
+__device__ __forceinline__ double bsri_dev_select_score(const bsri_dev_select &m, int64_t item, int64_t r, int64_t c) {
+    const double none = -bsri_dev_inf<double>();
+    double top = none, sum = 0;
+    bool nan = false;
+    for (int64_t i = r * m.fine_rows; i < (r + 1) * m.fine_rows; i++)
+        for (int64_t k = c * m.fine_cols; k < (c + 1) * m.fine_cols; k++) {
+            double v = 0;
+            for (int64_t g = 0; g < m.group; g++) v = __dadd_rn(v, bsri_dev_select_fine(m, item * m.group + g, i, k));
+            nan |= v != v;
+            if (m.combine == BSR_SELECT_SUM) {
+                sum = __dadd_rn(sum, v);
+            } else if (v > top) {
+                if (m.combine == BSR_SELECT_LOG_SUM_EXP) sum = (sum > 0 ? sum * bsri_dev_exp(top - v) : 0) + 1;
+                top = v;
+            } else if (m.combine == BSR_SELECT_LOG_SUM_EXP) sum += v == top ? 1 : bsri_dev_exp(v - top);
+        }
+    if (nan || (m.combine == BSR_SELECT_SUM && sum != sum)) return none;
+    if (m.combine == BSR_SELECT_SUM) return sum;
+    return m.combine == BSR_SELECT_MAX || !(fabs(top) < bsri_dev_inf<double>()) ? top : top + bsri_dev_log(sum);
+}
+/* Numbers as keys of the same order; both zeros are one. */
+__device__ __forceinline__ uint64_t bsri_dev_select_key(double x) {
+    const uint64_t bits = (uint64_t)__double_as_longlong(x == 0 ? 0 : x);
+    return bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
+}
+__device__ __forceinline__ double bsri_dev_select_share(double score, double top) {
+    return score == top ? 1 : bsri_dev_exp(score - top);
+}
+/* The largest number of a CTA. Ends in a barrier. */
+__device__ __forceinline__ double bsri_dev_select_top(double v, double *part) {
+#pragma unroll
+    for (int d = 16; d; d /= 2) v = bsri_dev_max(v, __shfl_xor_sync(~0u, v, d));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+    __syncthreads();
+    for (int i = 0; i < BSRI_CTA_WARPS; i++) v = bsri_dev_max(v, part[i]);
+    __syncthreads();
+    return v;
+}
+
+/* The choice of one block row. All limits end the order of choice somewhere: of all candidates with keys above `key` every one is
+   chosen, of those at it the first `rest`, from the left. */
+struct bsri_dev_cut {
+    uint64_t key;
+    int64_t rest;
+};
+struct bsri_dev_choice {
+    const bsri_dev_select &m;
+    double *score; /* of this CTA: scores of a block row; behind them shares, where top_p is a limit */
+    int64_t r, middle, end;
+    double top;
+    bool by_mass;
+
+    __device__ __forceinline__ bsri_dev_choice(const bsri_dev_select &m_, int64_t r_) : m(m_), r(r_) {
+        const bsri_dev_build &b = m.b;
+        middle = bsri_floor_div((r + 1) * b.to.block_rows - 1 + m.causal_offset, b.to.block_cols);
+        end = m.flags & BSR_SELECT_CAUSAL ? bsri_max(0, bsri_min(b.cols, middle + 1)) : b.cols;
+        score = m.score + (int64_t)blockIdx.x * m.room, by_mass = m.top_p > 0 && m.top_p < 1;
+    }
+    __device__ __forceinline__ bool forced(int64_t c) const {
+        return c < m.first || (c > middle - m.local && c < middle + m.local);
+    }
+    __device__ __forceinline__ double share(int64_t c) const { return score[m.b.cols + c]; }
+    /* Scores, their largest, shares. */
+    __device__ __forceinline__ void form(int64_t item, double *part) {
+        const int lanes = m.k.data ? BSRI_SELECT_LANES : 1;
+        top = -bsri_dev_inf<double>();
+        for (int64_t c0 = 0; c0 < end; c0 += BSRI_CTA / lanes) { /* all lanes of a warp exchange numbers */
+            const int64_t c = bsri_min(end - 1, c0 + threadIdx.x / lanes);
+            const double v = bsri_dev_select_score(m, item, r, c);
+            if (threadIdx.x % lanes == 0 && c0 + threadIdx.x / lanes < end) score[c] = v;
+            top = bsri_dev_max(top, v);
+        }
+        top = bsri_dev_select_top(top, part);
+        for (int64_t c = threadIdx.x; c < end && by_mass; c += BSRI_CTA)
+            score[m.b.cols + c] = bsri_dev_select_share(score[c], top);
+        __syncthreads();
+    }
+    /* How many candidates have keys above `key`, and what share; forced ones are none. of_forced: those instead, and all's. */
+    __device__ __forceinline__ int64_t above(uint64_t key, double *mass, int64_t *counts, double *part) const {
+        int64_t n = 0, all_n;
+        double sum = 0;
+        for (int64_t c = threadIdx.x; c < end; c += BSRI_CTA)
+            if (bsri_dev_select_key(score[c]) > key && !forced(c)) {
+                n++;
+                if (by_mass) sum += share(c);
+            }
+        if (by_mass) bsri_dev_block_before(sum, part, mass);
+        bsri_dev_block_before(n, counts, &all_n);
+        return all_n;
+    }
+    __device__ __forceinline__ bsri_dev_cut cut(int64_t *counts, double *part) const {
+        bsri_dev_cut at = {0, INT64_MAX};
+        int64_t n = 0, room = INT64_MAX, greater = 0;
+        double all = 0, mine = 0, goal = 0, kept = 0, more = 0, before = 0;
+        if (!m.top_k && !by_mass) return at;
+        for (int64_t c = threadIdx.x; c < end; c += BSRI_CTA) {
+            const bool always = forced(c);
+            n += always;
+            if (by_mass) all += share(c), mine += always ? share(c) : 0;
+        }
+        bsri_dev_block_before(n, counts, &greater);
+        if (m.top_k) room = m.top_k - (m.flags & BSR_SELECT_FORCED_COUNT ? greater : 0);
+        if (by_mass) bsri_dev_block_before(all, part, &goal), bsri_dev_block_before(mine, part, &kept), goal *= m.top_p;
+        greater = 0;
+        at.key = ~UINT64_C(0), at.rest = 0;
+        if (room <= 0 || (by_mass && !(kept < goal))) return at;
+        for (int bit = 63; bit >= 0; bit--) { /* the least key above which the limits leave room */
+            const uint64_t key = at.key & ~(UINT64_C(1) << bit);
+            const int64_t count = above(key, &more, counts, part);
+            if (count < room && (!by_mass || kept + more < goal)) at.key = key, greater = count, before = more;
+        }
+        at.rest = room - greater;
+        if (by_mass) {
+            const uint64_t bits = at.key >> 63 ? at.key & ~(UINT64_C(1) << 63) : ~at.key;
+            const double each = bsri_dev_select_share(__longlong_as_double((int64_t)bits), top);
+            const double fill = (goal - kept - before) / each; /* NaN of a key that no score has */
+            if (fill < 1e18) at.rest = bsri_min(at.rest, (int64_t)ceil(fill));
+        }
+        return at;
+    }
+    /* Bits of the block row. */
+    __device__ __forceinline__ void mark(int64_t line, bsri_dev_cut at, int64_t *counts) const {
+        const bsri_dev_build &b = m.b;
+        int64_t equal = 0, all;
+        for (int64_t c0 = 0; c0 < b.cols; c0 += BSRI_CTA) {
+            const int64_t c = c0 + threadIdx.x;
+            const bool in = c < end, always = in && forced(c);
+            const double v = in ? score[c] : 0;
+            const uint64_t key = bsri_dev_select_key(v);
+            bool open = in && !always && key >= at.key;
+            if (m.flags & BSR_SELECT_THRESHOLD) open = open && v >= m.threshold;
+            if (m.top_p == 1) open = open && bsri_dev_select_share(v, top) > 0;
+            const bool same = open && key == at.key;
+            const int64_t place = equal + bsri_dev_block_before((int64_t)same, counts, &all);
+            const bool chosen = always || (open && (!same || place < at.rest));
+            const bool whole = !(m.flags & BSR_SELECT_CAUSAL) ||
+                               (c + 1) * b.to.block_cols - 1 <= r * b.to.block_rows + m.causal_offset;
+            const uint32_t stored = __ballot_sync(~0u, chosen), full = __ballot_sync(~0u, chosen && whole);
+            equal += all;
+            if (c % 32 == 0 && c < b.cols)
+                b.bits[line * b.row_words + c / 32] = stored, b.full[line * b.row_words + c / 32] = full;
+        }
+    }
+};
+/* A CTA chooses the blocks of a block row at a time. */
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_select_rows(const __grid_constant__ bsri_dev_select m BSRI_GATE) {
+    __shared__ int64_t counts[33];
+    __shared__ double part[33];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t line = blockIdx.x; line < m.lines; line += gridDim.x) {
+        const int64_t item = bsri_divide(line, m.b.rows);
+        bsri_dev_choice x(m, line - item * m.b.rows);
+        x.form(item, part);
+        const bsri_dev_cut at = x.cut(counts, part);
+        x.mark(line, at, counts);
+        __syncthreads();
+    }
 }
 #endif
 

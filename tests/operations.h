@@ -36,7 +36,8 @@
     X(moe_route, BSR_OP_MOE_ROUTE, 0, 0, 1u << 1)               \
     X(moe_gather, BSR_OP_MOE_GATHER, 0, 0, 1u << 3)             \
     X(moe_scatter, BSR_OP_MOE_SCATTER, 0, 0, 1u << 5)           \
-    X(moe_weight_gradient, BSR_OP_MOE_WEIGHT_GRADIENT, 0, 0, 1u << 3)
+    X(moe_weight_gradient, BSR_OP_MOE_WEIGHT_GRADIENT, 0, 0, 1u << 3) \
+    X(pool_blocks, BSR_OP_POOL_BLOCKS, 0, 0, 1u << 5)
 /* So does this one, which test_attention_backward.c calls at random and with errors. */
 #define T_GRADIENTS(X) X(attention_backward, BSR_OP_ATTENTION_BACKWARD, 1, 0, 7u << 9)
 /* So does this one, whose operands come in an array. */
@@ -58,15 +59,11 @@
     X(layout_mask, BSR_OP_LAYOUT, 0, 0, 1u << 1)                      \
     X(moe_topology, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 1)               \
     X(moe_transposed_index, BSR_OP_MOE_TOPOLOGY, 0, 0, 1u << 2)       \
-    X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)
-#define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
-/* Those that the CUDA backend refuses as yet: its tests leave them out, or see that it does. */
-#define T_CPU_CALLS(X)                                        \
-    X(block_mask, BSR_OP_BLOCK_MASK, 0, 1, 3u << 4)           \
-    X(from_block_lists, BSR_OP_FROM_BLOCK_LISTS, 0, 1, 3u << 1) \
-    X(to_block_lists, BSR_OP_TO_BLOCK_LISTS, 0, 0, 1u << 2)   \
-    X(pool_blocks, BSR_OP_POOL_BLOCKS, 0, 0, 1u << 5)         \
+    X(build_scatter_indices, BSR_OP_SCATTER_INDICES, 0, 1, 1u << 2)   \
+    X(block_mask, BSR_OP_BLOCK_MASK, 0, 1, 3u << 4)                   \
+    X(from_block_lists, BSR_OP_FROM_BLOCK_LISTS, 0, 1, 3u << 1)       \
+    X(to_block_lists, BSR_OP_TO_BLOCK_LISTS, 0, 0, 1u << 2)           \
     X(select_blocks, BSR_OP_SELECT_BLOCKS, 0, 1, 3u << 1)
-#define T_ALL_OPERATIONS(X) T_OPERATIONS(X) T_CPU_CALLS(X)
+#define T_OPERATIONS(X) T_CALLS(X) T_SUMS(X) T_BUILDERS(X)
 
 #endif /* BSR_OPERATIONS_H */

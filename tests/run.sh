@@ -54,6 +54,7 @@ for k in 1 2 3; do # one case in so many: each lane is a coroutine
 done
 part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
 part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
+part "kernels of block masks on the host" sh tests/test_device.sh --masks -s 24
 run_parts 1
 echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest

@@ -38,6 +38,33 @@ fi
 from() { # FILE, START, END: expressions, lines from the first one to the one before the second
     awk -v start="$2" -v end="$3" '!on && $0 ~ start { on = 1 } on && $0 ~ end { exit } on' "$1"
 }
+if [ "${1:-}" = --masks ]; then # block masks of attention; no sanitizer of memory, as above
+    shift
+    sed -e 's/^BSRI_CUDA_PART(\(bsri_cuda_\(block_mask\|from_lists\|to_lists\|pool\|select\)(.*)\))$/static bsr_status \1;/' \
+        -e 's/^\( *\)BSRI_CUDA_RETURN(&c, \(bsri_end(&c, bsri_cuda_\(block_mask\|from_lists\|to_lists\|pool\|select\)(.*\));$/\1if (emulating) return \2;/' \
+        bsrsparse.h > "$w/bsrsparse_emulated.h"
+    {
+        section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
+        from bsrsparse_kernels.cuh '^__device__ __forceinline__ int bsri_dev_user_mask' '^/. Philox4x32-10 for columns'
+        from bsrsparse_kernels.cuh '^static __global__ .*bsri_fill_words' '^/. Where run i stands'
+        from bsrsparse_kernels.cuh '^/. Word w of the candidates' '^/. a . b by 1'
+        section bsrsparse_kernels.cuh device-masks
+        from bsrsparse.h '^static bsr_status bsri_cuda_zero' '^/. How many patterns a subject'
+        from bsrsparse.h '^static void .bsri_cuda_at' '^enum . BSRI_SORT_KEY'
+        from bsrsparse.h '^/. The device.s view of a builder' '^/. From bits to crow, columns and values'
+        section bsrsparse.h cuda-masks | sed '/^#endif .. BSRI_CUDA/,$d'
+    } > "$w/masks.inc"
+    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
+    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
+    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
+    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/masks_checks.cpp -o "$w/masks_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/masks_checks" "$@"
+fi
 if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
     shift
     {

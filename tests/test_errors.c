@@ -413,7 +413,7 @@ static void expect(fixture *f, int call, int line, int item, int operand, int64_
 TEST(all_operations_are_called) {
     static const char *const names[] = {
 #define X(name, ...) #name,
-        T_ALL_OPERATIONS(X)
+        T_OPERATIONS(X)
 #undef X
     };
     size_t i;

@@ -493,7 +493,21 @@ TEST(select_bad) {
     }
 }
 
-/* Counts beyond 64 bits; lists that are not there; groups of no heads; a share of 1. */
+/* Counts beyond 64 bits. */
+TEST(more_blocks_than_counts) {
+    int64_t crow[9], crow_of_items[2 * 5];
+    bsr_exec e = t_exec(0);
+    bsr_matrix m;
+    bt_case("blocks that nobody can count");
+    m = bsr_matrix_make(0, 0, 1, 1, 0, crow, NULL, BSR_I64, NULL, BSR_F32);
+    CHECK_INT(bsr_block_mask(t_context(0), 8, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
+    m = bsr_matrix_make(0, 0, 1, 1, 0, crow_of_items, NULL, BSR_I64, NULL, BSR_F32);
+    m.batch_dims = 1, m.batch[0] = 2, m.crow_batch_stride[0] = 5, m.flags = BSR_MATRIX_RAGGED;
+    CHECK_INT(bsr_block_mask(t_context(0), 2, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OK);
+    m.rows = m.cols = 0;
+    CHECK_INT(bsr_block_mask(t_context(0), 3, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
+}
+/* Lists that are not there; groups of no heads; a share of 1. */
 TEST(far_edges) {
     int64_t crow[9], crow_of_items[2 * 5];
     uint8_t kind[2] = {9, 9};
@@ -504,14 +518,6 @@ TEST(far_edges) {
     bsr_matrix m;
     bsr_block_lists l;
     bsr_select s = BSR_ZERO;
-    bt_case("blocks that nobody can count");
-    m = bsr_matrix_make(0, 0, 1, 1, 0, crow, NULL, BSR_I64, NULL, BSR_F32);
-    CHECK_INT(bsr_block_mask(t_context(0), 8, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
-    m = bsr_matrix_make(0, 0, 1, 1, 0, crow_of_items, NULL, BSR_I64, NULL, BSR_F32);
-    m.batch_dims = 1, m.batch[0] = 2, m.crow_batch_stride[0] = 5, m.flags = BSR_MATRIX_RAGGED;
-    CHECK_INT(bsr_block_mask(t_context(0), 2, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OK);
-    m.rows = m.cols = 0;
-    CHECK_INT(bsr_block_mask(t_context(0), 3, INT64_MAX / 4, NULL, NULL, &m, NULL, &e), BSR_OVERFLOW);
     bt_case("the width of lists that are not there");
     of.pattern_only = 1, m = t_matrix(&of), l = rk_list_room(5, 6, 6, 0), l.full_width = -1;
     CHECK_INT(bsr_to_block_lists(t_context(0), &m, NULL, &l, &e), BSR_OK);
@@ -552,6 +558,7 @@ int main(int argc, char **argv) {
                                     {"pool_bad", pool_bad},
                                     {"select_blocks", select_blocks},
                                     {"select_bad", select_bad},
+                                    {"more_blocks_than_counts", more_blocks_than_counts},
                                     {"far_edges", far_edges}};
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();

@@ -12,7 +12,7 @@
 #include "ref_masks.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
-#define T_RANDOM_OPERATIONS T_ALL_OPERATIONS
+#define T_RANDOM_OPERATIONS T_OPERATIONS
 #define T_WAYS 3
 #define T_WAY(i) t_context((i) + 1) /* a context for the i-th way to run a call, or null; 0 is the usual one */
 #define T_ON_CPU(name) bsr_##name   /* the CPU's, whatever bsr_name stands for */

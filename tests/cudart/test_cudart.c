@@ -742,6 +742,76 @@ static bsr_status call_build_scatter_indices(const bsr_context *ctx, const bsr_e
     return bsr_build_scatter_indices(ctx, &a, 4 * b * bt_range(1, 10), &x, ex);
 }
 
+/* Kinds of a matrix's columns. */
+static uint8_t *kinds_of(const bsr_matrix *m) {
+    int64_t n = m->nnz;
+    int i;
+    for (i = 0; i < m->batch_dims; i++)
+        if (m->batch[i] > 1 && m->col_batch_stride[i]) n = times(n, m->batch[i]);
+    return (uint8_t *)device(n, BSR_BOOL);
+}
+static bsr_status call_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
+    const t_shape batch = draw_batch();
+    const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks();
+    bsr_matrix m = matrix_of(rb, cb, br, bc, BSR_F32, batch, 1);
+    const bsr_matrix within = matrix_of(rb, cb, br, bc, BSR_F32, narrower(batch), 0);
+    const int64_t lq = m.rows - bt_below(br), lk = m.cols - bt_below(bc);
+    const bsr_dense pad = dense(1, lk, draw_float(), narrower(batch), 0);
+    bsr_attention_options o = BSR_ZERO;
+    if (bt_below(2)) o.flags |= BSR_ATTENTION_CAUSAL, o.causal_offset = lk - lq;
+    if (bt_below(2)) o.flags |= BSR_ATTENTION_WINDOW, o.window_left = bt_below(100), o.window_right = bt_below(100);
+    if (bt_below(2)) o.key_padding_mask = &pad, o.key_padding_mode = BSR_MASK_MUL;
+    if (!bt_below(4)) m.col_indices = NULL;
+    return bsr_block_mask(ctx, lq, lk, &o, bt_below(2) ? &within : NULL, &m, bt_below(2) ? kinds_of(&m) : NULL, ex);
+}
+static bsr_block_lists draw_lists(const bsr_matrix *m) {
+    const int64_t rows = m->rows / m->block_rows, full = bt_below(2);
+    int64_t lines = rows;
+    bsr_block_lists l = BSR_ZERO;
+    int i;
+    for (i = 0; i < m->batch_dims; i++) lines = times(lines, m->batch[i]);
+    l.width = bt_below(300), l.full_width = bt_below(300);
+    l.counts = (int32_t *)device(lines, BSR_I32), l.indices = (int32_t *)device(times(lines, l.width), BSR_I32);
+    if (!full) return l;
+    l.full_counts = (int32_t *)device(lines, BSR_I32);
+    l.full_indices = (int32_t *)device(times(lines, l.full_width), BSR_I32);
+    return l;
+}
+static bsr_status call_from_block_lists(const bsr_context *ctx, const bsr_exec *ex) {
+    bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F32, draw_batch(), 1);
+    const bsr_block_lists l = draw_lists(&m);
+    return bsr_from_block_lists(ctx, &l, &m, bt_below(2) ? kinds_of(&m) : NULL, ex);
+}
+static bsr_status call_to_block_lists(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F32, draw_batch(), 0);
+    const bsr_block_lists l = draw_lists(&m);
+    return bsr_to_block_lists(ctx, &m, bt_below(2) ? kinds_of(&m) : NULL, &l, ex);
+}
+static bsr_status call_pool_blocks(const bsr_context *ctx, const bsr_exec *ex) {
+    static const int kinds[] = {BSR_REDUCE_SUM, BSR_REDUCE_MAX, BSR_REDUCE_MIN, BSR_REDUCE_MEAN};
+    const int64_t block = bt_range(1, 100), n = draw_blocks(), d = draw_columns();
+    const int dtype = draw_float(), result = dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32;
+    const t_shape batch = draw_batch();
+    const bsr_dense x = dense(n * block - bt_below(block), d, dtype, narrower(batch), 0), out = dense(n, d, result, batch, 1);
+    const int32_t *counts = bt_below(2) ? (const int32_t *)device(n, BSR_I32) : NULL;
+    return bsr_pool_blocks(ctx, kinds[bt_below(4)], block, &x, counts, 0, &out, ex);
+}
+static bsr_status call_select_blocks(const bsr_context *ctx, const bsr_exec *ex) {
+    const t_shape batch = draw_batch();
+    bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F32, batch, 1);
+    const int64_t fine[2] = {bt_range(1, 3), bt_range(1, 3)}, d = PICK(1, 64, 128);
+    const int64_t rows = m.rows / m.block_rows * fine[0], cols = m.cols / m.block_cols * fine[1];
+    const int dtype = draw_float();
+    const bsr_dense scores = dense(rows, cols, dtype, narrower(batch), 0), q = dense(rows, d, dtype, narrower(batch), 0);
+    const bsr_dense k = dense(cols, d, dtype, narrower(batch), 0);
+    bsr_select s = BSR_ZERO;
+    if (bt_below(2)) s.scores = &scores;
+    else s.q = &q, s.k = &k;
+    s.top_k = bt_below(9), s.top_p = (double)bt_below(3) / 2, s.combine = (int32_t)bt_below(3), s.local = bt_below(3);
+    if (bt_below(2)) s.flags |= BSR_SELECT_CAUSAL;
+    return bsr_select_blocks(ctx, &s, &m, bt_below(2) ? kinds_of(&m) : NULL, ex);
+}
+
 typedef struct operation {
     const char *name;
     int op;

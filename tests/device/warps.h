@@ -95,7 +95,10 @@ static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 
 /* --- threads of a CTA --- */
-enum { BSR_CTA = 256, BSR_STACK = 1 << 16 }; /* at most so many */
+#ifndef BSR_THREADS
+#define BSR_THREADS 256
+#endif
+enum { BSR_CTA = BSR_THREADS, BSR_STACK = 1 << 16 }; /* at most so many */
 struct coroutine {
     ucontext_t start;
     jmp_buf here;

@@ -43,6 +43,7 @@ static int gm_wanted(void);
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 /* ---------------------------------------------------------------------------------------------- */
 /* state                                                                                          */
@@ -179,6 +180,8 @@ TF bool gm_contents_item(int item) {
         case BSR_ITEM_ROW_RANGE:
         case BSR_ITEM_INDICES_RANGE:
         case BSR_ITEM_INDICES_DUPLICATE:
+        case BSR_ITEM_LIST_COUNT:
+        case BSR_ITEM_LIST_COLUMN:
         case BSR_ITEM_MOE_EXPERT:
         case BSR_ITEM_MOE_CAPACITY:
         case BSR_ITEM_MOE_OFFSETS:
@@ -252,6 +255,8 @@ struct gm_call {
     bsr_pages pages = BSR_ZERO;
     bsr_scatter_indices indices = BSR_ZERO;
     bsr_moe_routing routing = BSR_ZERO;
+    bsr_select select = BSR_ZERO;
+    bsr_block_lists lists = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
         odd = gm.odd || bt.seed % 4 == 0;
@@ -376,6 +381,18 @@ struct gm_call {
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
     }
+    const bsr_select *map(const bsr_select *s, bool = false) {
+        if (!s) return nullptr;
+        select = *s, select.scores = map(s->scores), select.q = map(s->q), select.k = map(s->k);
+        return &select;
+    }
+    const bsr_block_lists *map(const bsr_block_lists *l, bool written) {
+        if (!l) return nullptr;
+        lists = *l;
+        for (int32_t **p : {&lists.counts, &lists.indices, &lists.full_counts, &lists.full_indices})
+            *p = (int32_t *)place(*p, 0, written);
+        return &lists;
+    }
     const bsr_conv_shape *map(const bsr_conv_shape *s, bool = false) { return s; } /* the host's */
     const bsr_map_options *map(const bsr_map_options *o, bool = false) {
         if (!o) return nullptr;
@@ -403,6 +420,7 @@ struct gm_call {
     }
     /* An array of the harness, whose place is found at once. */
     template <class T> const T *given(const T *p) { return (const T *)place(p, 0, false); }
+    const int32_t *map(const int32_t *p, bool) { return given(p); }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
         return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written, false, true);
     }
@@ -910,6 +928,80 @@ TF bsr_status gm_moe_transposed_index(const bsr_context *ctx, const bsr_moe_rout
         true, GM_HOST { return bsr_moe_transposed_index(c, r, m, buffer, bytes, e); },
         GM_HOST { return bsr_moe_transposed_index(c, dr, dm, db, bytes, e); });
 }
+/* A builder's kinds, of its columns. */
+TF uint8_t *gm_kinds(gm_call *g, const bsr_matrix *m, uint8_t *kind) {
+    const int64_t size = m ? (int64_t)bsr_dtype_size(m->index_dtype) : 0, bytes = size ? gm_array_bytes(m, 1) : 0;
+    return (uint8_t *)g->place(kind, bytes > 0 ? bytes / size : 0, true);
+}
+TF bsr_status gm_block_mask(const bsr_context *ctx, int64_t lq, int64_t lk, const bsr_attention_options *o,
+                            const bsr_matrix *within, bsr_matrix *m, uint8_t *kind, const bsr_exec *exec) {
+    gm_call g("bsr_block_mask", ctx, exec);
+    const bsr_attention_options *d_o = g.map(o);
+    const bsr_matrix *d_within = g.map(within);
+    uint8_t *d_kind = gm_kinds(&g, m, kind);
+    return gm_build(
+        &g, m, lq, GM_TARGET { return bsr_block_mask(c, lq, lk, o, within, t, kind, e); },
+        GM_TARGET { return bsr_block_mask(c, lq, lk, d_o, d_within, t, d_kind, e); });
+}
+/* What only the CPU tells, as it looks at contents while it works: a column that a row's lists name twice. */
+TF bool gm_lists_repeat(const bsr_block_lists *l, const bsr_matrix *m) {
+    const int64_t lines = gm_mask_bytes(m) ? gm_mask_bytes(m) / (m->cols / m->block_cols) : 0;
+    for (int64_t i = 0; i < lines; i++) {
+        std::vector<bool> seen((size_t)(m->cols / m->block_cols));
+        for (int of = 0; of < 2; of++) {
+            const int32_t *counts = of ? l->full_counts : l->counts, *index = of ? l->full_indices : l->indices;
+            for (int k = 0; counts && k < counts[i]; k++) {
+                const size_t c = (size_t)index[i * (of ? l->full_width : l->width) + k];
+                if (seen[c]) return true;
+                seen[c] = true;
+            }
+        }
+    }
+    return false;
+}
+TF bsr_status gm_from_block_lists(const bsr_context *ctx, const bsr_block_lists *l, bsr_matrix *m, uint8_t *kind,
+                                  const bsr_exec *exec) {
+    gm_call g("bsr_from_block_lists", ctx, exec);
+    bsr_plan plan = BSR_ZERO;
+    bsr_exec ask = exec ? *exec : bsr_exec();
+    bsr_error error;
+    ask.query = &plan, ask.error = &error, ask.plan = nullptr;
+    if (ctx && bsr_from_block_lists(ctx, l, m, kind, &ask) == BSR_OK && gm_lists_repeat(l, m)) {
+        gm.contents++;
+        return bsr_from_block_lists(ctx, l, m, kind, exec);
+    }
+    const bsr_block_lists *d_l = g.map(l, false);
+    uint8_t *d_kind = gm_kinds(&g, m, kind);
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_from_block_lists(c, l, t, kind, e); },
+        GM_TARGET { return bsr_from_block_lists(c, d_l, t, d_kind, e); });
+}
+TF bsr_status gm_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *kind, const bsr_block_lists *l,
+                                const bsr_exec *exec) {
+    gm_call g("bsr_to_block_lists", ctx, exec);
+    bsr_plan plan = BSR_ZERO;
+    bsr_exec ask = exec ? *exec : bsr_exec();
+    bsr_error error;
+    ask.query = &plan, ask.error = &error, ask.plan = nullptr;
+    if (ctx && bsr_to_block_lists(ctx, m, kind, l, &ask) == BSR_CAPACITY) {
+        gm.contents++;
+        return bsr_to_block_lists(ctx, m, kind, l, exec);
+    }
+    const bsr_matrix *dm = g.map(m);
+    const uint8_t *d_kind = g.given(kind);
+    const bsr_block_lists *d_l = g.map(l, true);
+    return g.run(
+        true, GM_HOST { return bsr_to_block_lists(c, m, kind, l, e); },
+        GM_HOST { return bsr_to_block_lists(c, dm, d_kind, d_l, e); });
+}
+TF bsr_status gm_select_blocks(const bsr_context *ctx, const bsr_select *s, bsr_matrix *m, uint8_t *kind, const bsr_exec *exec) {
+    gm_call g("bsr_select_blocks", ctx, exec);
+    const bsr_select *ds = g.map(s);
+    uint8_t *d_kind = gm_kinds(&g, m, kind);
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_select_blocks(c, s, t, kind, e); },
+        GM_TARGET { return bsr_select_blocks(c, ds, t, d_kind, e); });
+}
 TF bsr_status gm_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
     gm_call g("bsr_layout_mask", ctx, exec);
     int64_t bytes = layout && layout->heads > 0 && layout->heads < 4096 && layout->blocks > 0 && layout->blocks < 1024
@@ -949,6 +1041,7 @@ static const struct {
     {"timing", "seconds of the CPU backend"},
     {"same_bits", "threads, plans and workspaces of the CPU backend; gpu_gradients has the device's"},
     {"timing_ends", "the same"},
+    {"more_blocks_than_counts", "counts beyond 64 bits are told by the CPU, which adds them up"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -1093,6 +1186,11 @@ T_OPERATIONS(X)
 #define bsr_build_transposed_index gm_build_transposed_index
 #define bsr_build_schedule gm_build_schedule
 #define bsr_layout_mask gm_layout_mask
+#define bsr_block_mask gm_block_mask
+#define bsr_from_block_lists gm_from_block_lists
+#define bsr_to_block_lists gm_to_block_lists
+#define bsr_pool_blocks gm_pool_blocks
+#define bsr_select_blocks gm_select_blocks
 #define bt_case(...) (gm_closing(), bt_case(__VA_ARGS__))
 #undef bt_main
 #define bt_main gm_main
