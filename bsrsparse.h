@@ -20299,6 +20299,11 @@ static void bsri_narrow_scales(bsri_scaling *s) {
     s->along_group = bsri_max(1, bsri_min(s->along_group, INT32_MAX));
 }
 static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
+/* Are places of an item's scales 32 bits from the first one's? */
+static int bsri_scales_near(const bsri_dev_product *p, const bsri_scaling *s) {
+    return (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+               (double)p->a.nnz * (double)s->block < (double)INT32_MAX;
+}
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
@@ -20309,6 +20314,7 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
     if (!bsri_scaled_by(&p->a_scales, bsri_min(b, 32)) || !bsri_scaled_by(&p->b_scales, bsri_min(b, 32))) return BSR_WHY_SCALES;
     if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
+    if (!bsri_scales_near(p, &p->a_scales) || !bsri_scales_near(p, &p->b_scales)) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -20354,11 +20360,11 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
     for (;;) {
         const bsri_instance *s = *x = bsri_mma_instance(p, dense, c->tile_cols);
         if (!s) return 0;
+        const int scales = bsri_dev_scaled(p) ? s->slices * bsri_mma_scales(c->tile_cols) : 0;
         const int a = s->slices * c->tile_rows * s->slice * line, warps = c->tile_rows / s->warp_rows * s->warps;
-        const int left = (int)bsri_min(s->shared, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
+        const int left = (int)bsri_min(s->shared, ctx->smem_optin - (scales ? 12 : 11) * 1024) - warps * BSRI_MMA_PASS * 4;
         m->m_warps = c->tile_rows / s->warp_rows, c->threads = BSRI_PRODUCERS + 32 * warps;
-        m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
-        if (bsri_dev_scaled(p)) m->stage_bytes += s->slices * bsri_mma_scales(c->tile_cols);
+        m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line + scales;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
         if (m->stages >= BSRI_PRODUCERS / 32) break;
         if (c->tile_cols == (p->a.dtype == BSR_F64 ? 128 : 256)) c->tile_cols /= 2;
@@ -21099,10 +21105,8 @@ static int bsri_wgmma_promotes(const bsri_dev_product *p) {
 }
 /* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
 static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
-    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
-                         (double)p->a.nnz * (double)s->block;
     if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
-    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && bsri_scales_near(p, s));
 }
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
     const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;

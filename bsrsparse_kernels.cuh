@@ -1486,6 +1486,13 @@ struct bsri_mma_storage {
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
+/* Beside it where operands have scales: where those of the item begin (null: none), and those of the tile's rows and columns,
+   in elements from there; BSRI_NO_SCALE: no such column. */
+struct bsri_mma_scaled_storage : bsri_mma_storage {
+    const char *a, *b;
+    uint32_t row[128], col[128];
+};
+#define BSRI_NO_SCALE 0xffffffffu
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
     return __umulhi(line, v.by_rows) + (line & v.keep_rows);
@@ -2455,48 +2462,47 @@ struct bsri_mma_pieces {
 /* Brings the scales of a slice's rows and columns to shared memory, where the operands have any: 128 rows', then BN columns'. f32
    are copied, others come as numbers, and an operand without scales has ones. Each lane has four rows and four columns. */
 template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_scale_loader {
-    __device__ __forceinline__ void begin(const bsri_dev_mma &, int64_t, int64_t, int64_t) {}
-    __device__ __forceinline__ void slice(const bsri_dev_mma &, uint32_t, uint32_t, uint32_t, int64_t, uint32_t) const {}
+    static __device__ __forceinline__ void begin(const bsri_dev_mma &, bsri_mma_storage &, uint32_t, int64_t, int64_t, int64_t) {}
+    static __device__ __forceinline__ void slice(const bsri_dev_mma &, const bsri_mma_storage &, uint32_t, uint32_t, uint32_t,
+                                                 uint32_t, uint32_t) {}
 };
 template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
-    const char *a, *b;         /* of the item; null: none */
-    int64_t row[4], col[4];    /* elements to those of this lane's rows and columns */
-    uint32_t rows, cols;       /* log2 of a block's rows; of the columns: which there are */
-    static_assert(L::BN == 128, "four columns a lane");
+    typedef bsri_mma_scaled_storage storage;
+    static_assert(L::BN == 128 && BSRI_PRODUCERS == 128, "a row and a column of each thread that fetches");
 
-    /* line: row `lane` of the group; item: of the whole problem */
-    __device__ __forceinline__ void begin(const bsri_dev_mma &m, int64_t line, int64_t panel, int64_t item) {
+    static __device__ __forceinline__ int rows(const bsri_dev_mma &m) { return (L::MW == 32 ? 5 : 4) + m.block_bits; } /* log2 */
+    /* Of a tile; line: row `lane` of its group. */
+    static __device__ __forceinline__ void begin(const bsri_dev_mma &m, bsri_mma_storage &of, uint32_t line, int64_t panel,
+                                                 int64_t item, int64_t reduce) {
+        storage &s = (storage &)of;
         const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
-        const uint32_t lane = threadIdx.x % 32;
-        a = bsri_dev_scales_item(sa, m.p.whole, item), b = bsri_dev_scales_item(sb, m.p.whole, item);
-        rows = (L::MW == 32 ? 5 : 4) + m.block_bits, cols = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t r = lane + i * 32, c = (uint32_t)panel * L::BN + r, own = __shfl_sync(~0u, (uint32_t)line, r >> rows & 15);
-            const uint32_t at = ((sa.blocks ? bsri_view_row(m.view, own) : own) << rows) + (r & ((1 << rows) - 1));
-            row[i] = at / (uint32_t)sa.line_group * sa.line, col[i] = c / (uint32_t)sb.line_group * sb.line;
-            if (c < m.p.width) cols |= 1 << i;
+        const uint32_t r = threadIdx.x, c = (uint32_t)panel * L::BN + r, own = __shfl_sync(~0u, line, r >> rows(m) & 15);
+        const uint32_t at = ((sa.blocks ? bsri_view_row(m.view, own) : own) << rows(m)) + (r & ((1 << rows(m)) - 1));
+        s.row[r] = at / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        s.col[r] = c < m.p.width ? c / (uint32_t)sb.line_group * (uint32_t)sb.line : BSRI_NO_SCALE;
+        if (r == 0) {
+            const int64_t whole = bsri_dev_step_of(m.p, item, reduce).item;
+            s.a = bsri_dev_scales_item(sa, m.p.whole, whole), s.b = bsri_dev_scales_item(sb, m.p.whole, whole);
         }
     }
-    static __device__ __forceinline__ void put(uint32_t to, const char *from, int dtype, int64_t i) {
+    static __device__ __forceinline__ void put(uint32_t to, const char *from, int dtype, uint32_t i) {
         if (from && dtype == BSR_F32) bsri_cp_async_4(to, (const float *)from + i);
         else *(float *)__cvta_shared_to_generic(to) = from ? bsri_dev_number<float>(from, dtype, i) : 1.0f;
     }
     /* mask: rows of the group that have the block; below: the slice's first product; of row `lane`: its stored block, and the
        slice's first product of that. */
-    __device__ __forceinline__ void slice(const bsri_dev_mma &m, uint32_t to, uint32_t mask, uint32_t below, int64_t block,
-                                          uint32_t across) const {
+    static __device__ __forceinline__ void slice(const bsri_dev_mma &m, const bsri_mma_storage &of, uint32_t to, uint32_t mask,
+                                                 uint32_t below, uint32_t block, uint32_t across) {
+        const storage &s = (const storage &)of;
         const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
-        const int64_t right = below / (uint32_t)sb.along_group * sb.along;
-        int64_t left = (sa.blocks ? across : below) / (uint32_t)sa.along_group * sa.along;
-        if (sa.blocks) left += block * sa.block;
-        to += threadIdx.x % 32 * 4;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int group = (threadIdx.x % 32 + i * 32) >> rows;
-            const int64_t own = __shfl_sync(~0u, left, group & 15);
-            if (mask >> group & 1) put(to + i * 128, a, sa.of.dtype, row[i] + own);
-            if (cols >> i & 1) put(to + 512 + i * 128, b, sb.of.dtype, col[i] + right);
+        const uint32_t right = below / (uint32_t)sb.along_group * (uint32_t)sb.along;
+        uint32_t left = (sa.blocks ? across : below) / (uint32_t)sa.along_group * (uint32_t)sa.along;
+        if (sa.blocks) left += block * (uint32_t)sa.block;
+#pragma unroll 2
+        for (uint32_t r = threadIdx.x % 32; r < 128; r += 32) {
+            const uint32_t group = r >> rows(m), own = __shfl_sync(~0u, left, group & 15), col = s.col[r];
+            if (mask >> group & 1) put(to + r * 4, s.a, sa.of.dtype, s.row[r] + own);
+            if (col != BSRI_NO_SCALE) put(to + 512 + r * 4, s.b, sb.of.dtype, col + right);
         }
     }
 };
@@ -2585,8 +2591,7 @@ template <class T, class L> struct bsri_mma_producer {
     }
     /* This warp's stages of a part; stages_before: the CTA's; down: bytes from a block's start to row `lane`'s tiles. */
     __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
-                                         int64_t next, uint32_t stages_before, int64_t down,
-                                         const bsri_mma_scale_loader<T, L> &scales) const {
+                                         int64_t next, uint32_t stages_before, int64_t down, const bsri_mma_storage &s) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
@@ -2605,7 +2610,7 @@ template <class T, class L> struct bsri_mma_producer {
             }
             const uint32_t to = base + stage * m.stage_bytes;
             bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
-#pragma unroll
+#pragma unroll(T::SCALED ? 1 : L::E)
             for (int e = 0; e < L::E; e++) {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
@@ -2618,9 +2623,10 @@ template <class T, class L> struct bsri_mma_producer {
                 if (m.view.by_cols) at += (own - block * m.view.cols) * m.right;
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
                 if (T::SCALED)
-                    scales.slice(m, to + m.b_at + L::E * L::B_BYTES + e * L::SCALES, rows,
-                                 (uint32_t)__shfl_sync(~0u, col, entry) * (uint32_t)m.p.bc + (slice & subs) * L::KS, block,
-                                 across + (slice & subs) * L::KS);
+                    bsri_mma_scale_loader<T, L>::slice(m, s, to + m.b_at + L::E * L::B_BYTES + e * L::SCALES, rows,
+                                                       (uint32_t)__shfl_sync(~0u, col, entry) * (uint32_t)m.p.bc +
+                                                           (slice & subs) * L::KS,
+                                                       (uint32_t)block, across + (slice & subs) * L::KS);
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
             }
             if (T::SCALED) bsri_mbarrier_arrive(full + 8 * stage); /* of scales that were not copied */
@@ -2632,13 +2638,10 @@ template <class T, class L> struct bsri_mma_producer {
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, const bsri_mma_storage &s, const char *shared,
                                                        const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t panel,
-                                                       int64_t next, uint32_t stages_before, int64_t down, int64_t line,
-                                                       int64_t whole) {
+                                                       int64_t next, uint32_t stages_before, int64_t down) {
     bsri_mma_producer<T, L> f;
-    bsri_mma_scale_loader<T, L> scales;
-    scales.begin(m, line, panel, whole);
     f.begin(shared, m.a_trans), f.tile(m, r, panel), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
-    f.part(m, list, r, next, stages_before, down, scales);
+    f.part(m, list, r, next, stages_before, down, s);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
@@ -2699,6 +2702,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
+            bsri_mma_scale_loader<T, L>::begin(m, s, (uint32_t)line, panel, item, reduce);
             bsri_producer_sync();
             do {
                 bsri_column_chunk &part = s.part[parts % 2];
@@ -2709,13 +2713,9 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 if (threadIdx.x == 0)
                     part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
-                const int64_t whole = T::SCALED ? bsri_dev_step_of(p, item, reduce).item : 0;
                 if (bsri_mma_by_rows<L>(m))
-                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down, line,
-                                                                   whole);
-                else
-                    bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, panel, first, stages_before, down,
-                                                                      line, whole);
+                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
+                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, panel, first, stages_before, down);
                 stages_before += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
                 bsri_producer_sync();
             } while (more);
@@ -2886,7 +2886,16 @@ template <class T, class L> struct bsri_mma_consumer {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb, formats, factors);
+        if constexpr (T::F8) { /* formats are known where they matter: a branch at each conversion would end what overlaps */
+            switch (formats) {
+                case 0: multiply(sum, a, b, a_trans, ab, bb, 0, factors); break;
+                case 1: multiply(sum, a, b, a_trans, ab, bb, 1, factors); break;
+                case 2: multiply(sum, a, b, a_trans, ab, bb, 2, factors); break;
+                default: multiply(sum, a, b, a_trans, ab, bb, 3, factors);
+            }
+        } else {
+            multiply(sum, a, b, a_trans, ab, bb, formats, factors);
+        }
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     uint32_t ab, uint32_t bb, uint32_t formats,
@@ -3270,8 +3279,8 @@ __device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, con
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &state) {
-    /* slices that are unrolled; scales leave no registers for two on sm_80 */
-    constexpr int SIDE = (L::PLAIN && BSRI_MMA_FULL) || (T::SCALED && !BSRI_MMA_NARROW) ? 1 : L::E > 2 ? 2 : L::E;
+    /* slices that are unrolled; scales leave no registers for two on sm_80; 8-bit floats have a loop of each pair of formats */
+    constexpr int SIDE = (L::PLAIN && BSRI_MMA_FULL) || (T::SCALED && !BSRI_MMA_NARROW) || T::F8 ? 1 : L::E > 2 ? 2 : L::E;
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
@@ -3377,7 +3386,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_storage s;
+    __shared__ typename bsri_either<T::SCALED, bsri_mma_scaled_storage, bsri_mma_storage>::type s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
