@@ -94,10 +94,11 @@ TEST(products) {
 TEST(steps) {
     static const int64_t sides[] = {32, 64, 96, 128, 192, 256, 16, 16, 48, 80, 112, 144};
     int k;
-    for (k = 0; k < 120; k++) {
+    for (k = 0; k < 180; k++) { /* the last ones without scales */
         const int a_type = bytes[k % 3], b_type = t_mixed(a_type), trans = (int)bt_below(2);
         const int dims = bt_below(3) ? 0 : (int)bt_range(1, 2);
-        const int a_kind = (int)bt_below(4), b_kind = (int)bt_below(3); /* 0: none; 1, 2: groups; 3: of stored blocks */
+        /* 0: none; 1, 2: groups; 3: of stored blocks */
+        const int a_kind = k < 120 ? (int)bt_below(4) : 0, b_kind = k < 120 ? (int)bt_below(3) : 0;
         const int64_t br = sides[bt_below(6) + (k < 60 ? 0u : 6u)], bc = bt_below(2) ? br : sides[bt_below(12)];
         const int64_t n0 = bt_range(1, 3), n1 = bt_range(1, 2);
         const int64_t n = dims ? bt_range(1, 20) : bt_below(2) ? 16 * bt_range(1, 9) : bt_range(1, 140);

@@ -242,11 +242,10 @@ template <class P> static int launched(void (*kernel)(const P, bsri_gate), const
     return 0;
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
-    static_assert(sizeof(bsri_mma_storage) <= 11 << 10 && sizeof(bsri_mma_scaled_storage) <= 12 << 10, "what the host leaves for it");
+    static_assert(sizeof(bsri_mma_storage) <= 11 << 10 && sizeof(bsri_mma_scaled_storage) <= 12 << 10, "what the host leaves");
     if (c->shared > (c->tier == BSRI_TIER_WGMMA ? WGMMA_STATIC_AT : STATIC_AT))
         bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     ran[c->kernel]++;
-    if (getenv("SAYK")) printf("kernel %d rows %d\n", c->kernel, c->tile_rows);
     switch (c->kernel) {
 #define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
     case number: return launched(&kernel<__VA_ARGS__>, parameters, c);
