@@ -530,8 +530,8 @@ __device__ __forceinline__ void bsri_mma_half(int32_t (&c)[4], uint32_t a0, uint
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a0), "r"(a1), "r"(b));
 }
-/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product of sum n of those that
-   b was loaded for; HALF: of 8 bits, half a step. e5m2: which of the two formats of 8-bit floats it has. */
+/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product: side: which of the
+   sums that b was loaded for; HALF: of 8 bits, half a step. e5m2: which of the two formats of 8-bit floats it has. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
     static __device__ __forceinline__ void split(uint32_t (&)[1][4], bool) {}

@@ -127,8 +127,8 @@ TEST(steps) {
         out = t_output(results[k / 3 % 3], trans ? a.cols : a.rows, n, (int)bt_below(LAYOUTS), batch);
         input = t_random(BSR_F32, out.rows, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
         if (a_kind)
-            sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, floats[k % 5 ? 0 : bt_below(4)], a.rows, a.cols,
-                           &a, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
+            sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, floats[k % 5 ? 0 : bt_below(4)], a.rows,
+                           a.cols, &a, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
         if (b_kind)
             sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0,
                            floats[k % 5 ? 0 : bt_below(4)], b.rows, b.cols, NULL, batch.dims && bt_below(2) ? batch : NO_BATCH,
