@@ -282,7 +282,7 @@
      then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
      Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
      (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
-     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
+     a query names is there; without it, and for sides of 16 or 32 (or multiples), mma runs, by exact f16; others run by simt.
 
    SCALES
      bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
@@ -291,7 +291,7 @@
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
      are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
-     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     64 lines, on mma where every 16, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
      hold.
 
