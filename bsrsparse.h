@@ -283,7 +283,7 @@
      then, but sums of positive ones stand still (of 65,536 ones 16,384 arrive): it is for centred numbers, or short sums.
      Tier wgmma takes blocks with sides of 64 and 128 (or multiples) and both operands stored along the products: blocks by rows
      (A^T: by columns), b by columns; mat1 by rows, mat2 by columns. What stands otherwise is copied so where the workspace that
-     a query names is there; without it, and for blocks of 32, mma runs, by exact f16; smaller ones run by simt.
+     a query names is there; without it, and for sides of 16 or 32 (or multiples), mma runs, by exact f16; others run by simt.
 
    SCALES
      bsr_epilogue's a_scales and b_scales say what the stored numbers of operands of 8 bits (e4m3, e5m2, i8) are multiplied by:
@@ -292,7 +292,7 @@
      same along the products are factors of rows and columns, as left_alpha and right_alpha, and cost what these cost. Others
      are applied to the sum of each group, in f32 (exact i32 sums of i8), then added up: on tier wgmma where they are f32 and
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
-     64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
+     64 lines, on mma where every 16, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
      hold.
 
@@ -18923,6 +18923,7 @@ template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_, bool SCALED_
    dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
    them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
    swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+constexpr int bsri_mma_scales(int cols) { return (128 + cols) * 4; } /* bytes of a slice's scales: f32, of rows and columns */
 template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2>
 struct bsri_mma_tile : bsri_tile {
     typedef T type;
@@ -18933,9 +18934,9 @@ struct bsri_mma_tile : bsri_tile {
     static constexpr int LAYOUT = LAYOUT_;
     static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
     static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
-    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
+    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, SCALES = T::SCALED ? bsri_mma_scales(BN) : 0;
     static constexpr int B_LINE = BN * T::BYTES < 512 ? BN * T::BYTES : 512; /* of a row-major slice, which lies by such parts */
-    static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
+    static constexpr int STEPS = LINE < 32 ? 1 : LINE / 32; /* ldmatrix tiles along KS */
 };
 
 /* A tile is MW rows of one block row and COLS columns. `split` warps of a CTA share it: they take the row's steps of E slices in
@@ -19229,6 +19230,7 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
+    BSRI_COSTS_I8_SCALED,
     BSRI_COSTS_F64,
     BSRI_COSTS_SMALL,
     BSRI_COSTS_SMALL_WIDE,
@@ -19314,8 +19316,10 @@ enum {
 #define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
     BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
-#define BSRI_KERNELS_MMA_SCALED(X, n, D, T) \
-    X(PRODUCT_MMA_SCALED_##D, n, SCALED, MMA, D, 32, I8, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)
+#define BSRI_KERNELS_MMA_BYTES_16(X, n, D, T) BSRI_KERNELS_MMA(X, 16_128_##D, n, D, 16, I8, T, 16, 16, 4, 128)
+#define BSRI_KERNELS_MMA_SCALED(X, n, n16, D, T)                                                                          \
+    X(PRODUCT_MMA_SCALED_32_##D, n, SCALED, MMA, D, 32, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)    \
+    X(PRODUCT_MMA_SCALED_16_##D, n16, SCALED, MMA, D, 16, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 16, 16, 4, 128>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -19424,15 +19428,17 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
+    BSRI_KERNELS_MMA_BYTES_16(X, 205, I8, bsri_mma_i8)                         \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
-    BSRI_KERNELS_MMA_SCALED(X, 229, I8, bsri_mma_i8_scaled)                    \
+    BSRI_KERNELS_MMA_SCALED(X, 229, 207, I8, bsri_mma_i8_scaled)               \
     BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))        \
     BSRI_WHEN(BSRI_HAS_F8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
-    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, F8, bsri_mma_f8_scaled)) \
+    BSRI_KERNELS_MMA_BYTES_16(X, 206, F8, bsri_mma_f8)                         \
+    BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, 208, F8, bsri_mma_f8_scaled)) \
     BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
     BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
     BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
@@ -19984,10 +19990,13 @@ static int bsri_tiling_view(int64_t br, int64_t bc, int most_side, int64_t lines
     *v = bsri_view_of(rows, cols);
     return t;
 }
+/* Do scales change only where `step` products end, if at all? */
+static int bsri_scaled_by(const bsri_scaling *s, int64_t step) { return !s->of.data || !s->along || s->along_group % step == 0; }
 /* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
 static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
     bsri_list_view v;
-    const int side = p->a.dtype == BSR_F64 ? 64 : 128; /* f64: 128 columns beside 64 rows (note N32) */
+    /* f64: 128 columns beside 64 rows (note N32); scales of groups of 16 products: blocks of 16 */
+    const int side = p->a.dtype == BSR_F64 ? 64 : bsri_scaled_by(&p->a_scales, 32) && bsri_scaled_by(&p->b_scales, 32) ? 128 : 16;
     const int t = bsri_tiling_view(p->br, p->bc, side, p->tiles, p->a.nnz, bsri_max(p->a_rs, p->a_cs), &v);
     if (!t) return p;
     *to = *p;
@@ -20122,8 +20131,11 @@ typedef struct bsri_costs {
     X(F32,            32,     2260,     5920,      808,      221,      671,   0.0647,      964,      379,      2110) \
     X(TF32,           16,     4670,     3140,      555,     1270,      107,     89.3,  0.00063,     80.6,       428) \
     X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
+    X(I8,             16,     4810,     2580,      100,     1090,      140,     18.0,     1.00,     30.0,       130) \
     X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
     X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
+    X(I8_SCALED,      16,     4810,     2580,      100,     1090,      180,     25.0,     1.00,     50.0,       180) \
+    X(I8_SCALED,      32,     4810,     2580,      100,     1090,      220,     1.00,   0.0415,     60.0,       300) \
     X(F64,            16,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
     X(F64,            32,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
     X(SMALL,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
@@ -20348,8 +20360,11 @@ static void bsri_narrow_scales(bsri_scaling *s) {
     s->along_group = bsri_max(1, bsri_min(s->along_group, INT32_MAX));
 }
 static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
-/* Do scales change only where `step` products end, if at all? */
-static int bsri_scaled_by(const bsri_scaling *s, int64_t step) { return !s->of.data || !s->along || s->along_group % step == 0; }
+/* Are places of an item's scales 32 bits from the first one's? */
+static int bsri_scales_near(const bsri_dev_product *p, const bsri_scaling *s) {
+    return (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
+               (double)p->a.nnz * (double)s->block < (double)INT32_MAX;
+}
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
@@ -20358,9 +20373,9 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (!bsri_is_pair(dt, p->b.dtype) || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
-    if (b * (int)bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
-    if (!bsri_scaled_by(&p->a_scales, 32) || !bsri_scaled_by(&p->b_scales, 32)) return BSR_WHY_SCALES;
+    if (!bsri_scaled_by(&p->a_scales, bsri_min(b, 32)) || !bsri_scaled_by(&p->b_scales, bsri_min(b, 32))) return BSR_WHY_SCALES;
     if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
+    if (!bsri_scales_near(p, &p->a_scales) || !bsri_scales_near(p, &p->b_scales)) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -20406,10 +20421,11 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
     for (;;) {
         const bsri_instance *s = *x = bsri_mma_instance(p, dense, c->tile_cols);
         if (!s) return 0;
+        const int scales = bsri_dev_scaled(p) ? s->slices * bsri_mma_scales(c->tile_cols) : 0;
         const int a = s->slices * c->tile_rows * s->slice * line, warps = c->tile_rows / s->warp_rows * s->warps;
-        const int left = (int)bsri_min(s->shared, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
+        const int left = (int)bsri_min(s->shared, ctx->smem_optin - (scales ? 12 : 11) * 1024) - warps * BSRI_MMA_PASS * 4;
         m->m_warps = c->tile_rows / s->warp_rows, c->threads = BSRI_PRODUCERS + 32 * warps;
-        m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
+        m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line + scales;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
         if (m->stages >= BSRI_PRODUCERS / 32) break;
         if (c->tile_cols == (p->a.dtype == BSR_F64 ? 128 : 256)) c->tile_cols /= 2;
@@ -21151,10 +21167,8 @@ static int bsri_wgmma_promotes(const bsri_dev_product *p) {
 }
 /* Scales that stages can bring: f32, that change where stages end, from line to line or after 64, within 2^31 elements. */
 static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
-    const double reach = (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
-                         (double)p->a.nnz * (double)s->block;
     if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
-    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && reach < (double)INT32_MAX);
+    return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && bsri_scales_near(p, s));
 }
 static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
     const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;

@@ -525,14 +525,22 @@ __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
 #endif
     return r;
 }
-/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product. e5m2: which of the
-   two formats of 8-bit floats it has. */
+/* The same of i8 by 16 products. */
+__device__ __forceinline__ void bsri_mma_half(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+/* An operand in registers as PARTS numbers whose sum it is, or PARTS parts of it, and a step of the product: side: which of the
+   sums that b was loaded for; HALF: of 8 bits, half a step. e5m2: which of the two formats of 8-bit floats it has. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
     static __device__ __forceinline__ void split(uint32_t (&)[1][4], bool) {}
+    template <bool HALF = false>
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
                                                int side) {
-        bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
+        if constexpr (HALF) bsri_mma_half(c, a[0][0], a[0][1], b[0][side]);
+        else bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
@@ -541,6 +549,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
 #pragma unroll
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
+    template <bool HALF = false>
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
         bsri_mma<bsri_mma_tf32>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
@@ -556,6 +565,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
             r[0][i] = bsri_mma_round(x), r[1][i] = bsri_mma_round(x - __uint_as_float(r[0][i]));
         }
     }
+    template <bool HALF = false>
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
         float part[4] = {};
         bsri_mma<bsri_mma_tf32>(part, a[1], b[0][2 * side], b[0][2 * side + 1]);
@@ -580,11 +590,13 @@ template <> struct bsri_mma_parts<bsri_mma_f8> {
                 r[1][i] = bsri_dev_e4m3_halves<1>(r[0][i]), r[0][i] = bsri_dev_e4m3_halves<0>(r[0][i]);
         }
     }
+    template <bool HALF = false>
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < (HALF ? 1 : 2); i++) {
             const uint32_t x[4] = {a[0][2 * i], a[0][2 * i + 1], a[1][2 * i], a[1][2 * i + 1]};
-            bsri_mma<bsri_mma_f16>(c, x, b[0][2 * side + i], b[1][2 * side + i]);
+            const int at = HALF ? side : 2 * side + i;
+            bsri_mma<bsri_mma_f16>(c, x, b[0][at], b[1][at]);
         }
     }
 };
@@ -1475,15 +1487,13 @@ struct bsri_mma_storage {
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
-/* What scales are found by, of a part: each row's first entry; the item's scales, and the list of stored blocks, or null. */
-struct bsri_scaled_part {
-    int64_t first[BSRI_GROUP];
-    const char *a, *b;
-    const void *position;
-};
+/* Beside it where operands have scales: where those of the item begin (null: none), and those of the tile's rows and columns,
+   in elements from there; BSRI_NO_SCALE: no such column. */
 struct bsri_mma_scaled_storage : bsri_mma_storage {
-    bsri_scaled_part scaled[2];
+    const char *a, *b;
+    uint32_t row[128], col[128];
 };
+#define BSRI_NO_SCALE 0xffffffffu
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
     return __umulhi(line, v.by_rows) + (line & v.keep_rows);
@@ -2425,8 +2435,9 @@ template <class L> __device__ __forceinline__ bool bsri_mma_by_rows(const bsri_d
     return L::LAYOUT == 2 ? m.b_rows != 0 : L::B_ROWS;
 }
 
-/* Piece number of row `row` where rows have LINE bytes. */
+/* Piece number of row `row` where rows have LINE bytes; of 16 bytes there is one piece, whichever is asked for. */
 template <int LINE> __device__ __forceinline__ uint32_t bsri_swizzle(uint32_t row, uint32_t piece) {
+    if (LINE == 16) return row * 16;
     return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
 }
 
@@ -2449,6 +2460,53 @@ struct bsri_mma_pieces {
     __device__ __forceinline__ int staged(int i) const { return by_rows ? row(i) * 72 + c : col(i) * 24 + r; }
 };
 /* --- fetching --- */
+/* Brings the scales of a slice's rows and columns to shared memory, where the operands have any: 128 rows', then BN columns'. f32
+   are copied, others come as numbers, and an operand without scales has ones. Each lane has four rows and four columns. */
+template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_scale_loader {
+    static __device__ __forceinline__ void begin(const bsri_dev_mma &, bsri_mma_storage &, uint32_t, int64_t, int64_t, int64_t) {}
+    static __device__ __forceinline__ void slice(const bsri_dev_mma &, const bsri_mma_storage &, uint32_t, uint32_t, uint32_t,
+                                                 uint32_t, uint32_t) {}
+};
+template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
+    typedef bsri_mma_scaled_storage storage;
+    static_assert(L::BN == 128 && BSRI_PRODUCERS == 128, "a row and a column of each thread that fetches");
+
+    static __device__ __forceinline__ int rows(const bsri_dev_mma &m) { return (L::MW == 32 ? 5 : 4) + m.block_bits; } /* log2 */
+    /* Of a tile; line: row `lane` of its group. */
+    static __device__ __forceinline__ void begin(const bsri_dev_mma &m, bsri_mma_storage &of, uint32_t line, int64_t panel,
+                                                 int64_t item, int64_t reduce) {
+        storage &s = (storage &)of;
+        const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
+        const uint32_t r = threadIdx.x, c = (uint32_t)panel * L::BN + r, own = __shfl_sync(~0u, line, r >> rows(m) & 15);
+        const uint32_t at = ((sa.blocks ? bsri_view_row(m.view, own) : own) << rows(m)) + (r & ((1 << rows(m)) - 1));
+        s.row[r] = at / (uint32_t)sa.line_group * (uint32_t)sa.line;
+        s.col[r] = c < m.p.width ? c / (uint32_t)sb.line_group * (uint32_t)sb.line : BSRI_NO_SCALE;
+        if (r == 0) {
+            const int64_t whole = bsri_dev_step_of(m.p, item, reduce).item;
+            s.a = bsri_dev_scales_item(sa, m.p.whole, whole), s.b = bsri_dev_scales_item(sb, m.p.whole, whole);
+        }
+    }
+    static __device__ __forceinline__ void put(uint32_t to, const char *from, int dtype, uint32_t i) {
+        if (from && dtype == BSR_F32) bsri_cp_async_4(to, (const float *)from + i);
+        else *(float *)__cvta_shared_to_generic(to) = from ? bsri_dev_number<float>(from, dtype, i) : 1.0f;
+    }
+    /* mask: rows of the group that have the block; below: the slice's first product; of row `lane`: its stored block, and the
+       slice's first product of that. */
+    static __device__ __forceinline__ void slice(const bsri_dev_mma &m, const bsri_mma_storage &of, uint32_t to, uint32_t mask,
+                                                 uint32_t below, uint32_t block, uint32_t across) {
+        const storage &s = (const storage &)of;
+        const bsri_scaling &sa = m.p.a_scales, &sb = m.p.b_scales;
+        const uint32_t right = below / (uint32_t)sb.along_group * (uint32_t)sb.along;
+        uint32_t left = (sa.blocks ? across : below) / (uint32_t)sa.along_group * (uint32_t)sa.along;
+        if (sa.blocks) left += block * (uint32_t)sa.block;
+#pragma unroll 2
+        for (uint32_t r = threadIdx.x % 32; r < 128; r += 32) {
+            const uint32_t group = r >> rows(m), own = __shfl_sync(~0u, left, group & 15), col = s.col[r];
+            if (mask >> group & 1) put(to + r * 4, s.a, sa.of.dtype, s.row[r] + own);
+            if (col != BSRI_NO_SCALE) put(to + 512 + r * 4, s.b, sb.of.dtype, col + right);
+        }
+    }
+};
 template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
         b_to;               /* shared memory: stages, barriers, this lane's first piece of values and of a dense slice */
@@ -2459,6 +2517,7 @@ template <class T, class L> struct bsri_mma_producer {
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
     bool whole; /* no edge: all of the panel's columns are there */
     int left;   /* valid bytes from this lane's first piece on; column-major: columns from this lane's on */
+    static constexpr bool HALF = L::A_BYTES == 256; /* half of the lanes copy the values of a warp's rows */
 
     __device__ __forceinline__ void begin(const char *shared, int a_trans) {
         const int lane = threadIdx.x % 32, trans_pieces = L::MW * T::BYTES / 16;
@@ -2466,6 +2525,7 @@ template <class T, class L> struct bsri_mma_producer {
         base = bsri_smem_address(shared);
         a_pieces = a_trans ? trans_pieces : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
         a_to = a_trans ? bsri_swizzle<trans_pieces * 16>(lane / trans_pieces, lane % trans_pieces) : along;
+        if (HALF) a_to = lane % 16 * 16;
         if (T::BYTES == 8) a_to = a_trans ? lane * 16 : along, a_across = a_trans ? 32 : 0, a_flip = a_trans ? 0 : 64;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
@@ -2473,6 +2533,7 @@ template <class T, class L> struct bsri_mma_producer {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
         const int cols = (int)bsri_min(L::BN, m.width - panel * L::BN);
         whole = cols == L::BN, values = r.values + lane / a_pieces * m.a_line + lane % a_pieces * 16;
+        if (HALF) values = r.values + lane % 16 * m.a_line;
         b = r.b + panel * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
             (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
         left = L::B_ROWS ? cols * T::BYTES - lane % ROW * 16 : cols - line;
@@ -2506,6 +2567,7 @@ template <class T, class L> struct bsri_mma_producer {
         }
     }
     __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
+        if (HALF) bsri_cp_async(to + a_to, at);
 #pragma unroll
         for (int i = 0; i < L::A_BYTES / 512; i++) {
             const uint32_t odd = i & 1 ? a_to ^ a_flip : a_to;
@@ -2518,15 +2580,19 @@ template <class T, class L> struct bsri_mma_producer {
     __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, int64_t block, int64_t step) const {
         const int64_t jump = m.a_jump;
         for (uint32_t left = mask; left; left &= left - 1) {
-            const int row = __ffs((int)left) - 1;
+            const uint32_t first = left;
+            if (HALF) left &= left - 1; /* two rows: the upper lanes have the second one, if there is any */
+            const bool none = HALF && threadIdx.x % 32 >= 16 && !left;
+            const int row = __ffs((int)(HALF && threadIdx.x % 32 >= 16 && !none ? left : first)) - 1;
             const char *at = values + step + __shfl_sync(~0u, block, row);
             uint32_t tile = to + (row << m.block_bits) * L::A_BYTES;
+            if (none) continue;
             for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) slice(tile, at, jump);
         }
     }
     /* This warp's stages of a part; stages_before: the CTA's; down: bytes from a block's start to row `lane`'s tiles. */
     __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
-                                         int64_t next, uint32_t stages_before, int64_t down) const {
+                                         int64_t next, uint32_t stages_before, int64_t down, const bsri_mma_storage &s) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
@@ -2545,7 +2611,7 @@ template <class T, class L> struct bsri_mma_producer {
             }
             const uint32_t to = base + stage * m.stage_bytes;
             bsri_mbarrier_wait(empty + 8 * stage, phase ^ 1);
-#pragma unroll
+#pragma unroll(T::SCALED ? 1 : L::E)
             for (int e = 0; e < L::E; e++) {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
@@ -2554,10 +2620,17 @@ template <class T, class L> struct bsri_mma_producer {
                       r.b);
                 const int64_t own = next + __popc(mine & ((1u << entry) - 1));
                 int64_t block = m.view.by_cols ? __umulhi((uint32_t)own, m.view.by_cols) : own, at = down;
+                const uint32_t across = T::SCALED ? (uint32_t)(own - block * m.view.cols) * (uint32_t)m.p.bc : 0;
                 if (m.view.by_cols) at += (own - block * m.view.cols) * m.right;
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
+                if (T::SCALED)
+                    bsri_mma_scale_loader<T, L>::slice(m, s, to + m.b_at + L::E * L::B_BYTES + e * L::SCALES, rows,
+                                                       (uint32_t)__shfl_sync(~0u, col, entry) * (uint32_t)m.p.bc +
+                                                           (slice & subs) * L::KS,
+                                                       (uint32_t)block, across + (slice & subs) * L::KS);
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
             }
+            if (T::SCALED) bsri_mbarrier_arrive(full + 8 * stage); /* of scales that were not copied */
             bsri_cp_async_arrive(full + 8 * stage);
             for (stage += 4; stage >= (uint32_t)m.stages; stage -= m.stages) phase ^= 1;
         }
@@ -2569,7 +2642,7 @@ __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, co
                                                        int64_t next, uint32_t stages_before, int64_t down) {
     bsri_mma_producer<T, L> f;
     f.begin(shared, m.a_trans), f.tile(m, r, panel), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
-    f.part(m, list, r, next, stages_before, down);
+    f.part(m, list, r, next, stages_before, down, s);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
@@ -2630,6 +2703,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
+            bsri_mma_scale_loader<T, L>::begin(m, s, (uint32_t)line, panel, item, reduce);
             bsri_producer_sync();
             do {
                 bsri_column_chunk &part = s.part[parts % 2];
@@ -2639,15 +2713,6 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.panel = panel, part.last = !more && reduce + 1 == p.reduce, part.out = out;
-                if constexpr (T::SCALED) {
-                    bsri_scaled_part &scaled = ((bsri_mma_scaled_storage &)s).scaled[parts % 2];
-                    if ((int)threadIdx.x < BSRI_GROUP) scaled.first[threadIdx.x] = first;
-                    if (threadIdx.x == 0) {
-                        const int64_t whole = bsri_dev_step_of(p, item, reduce).item;
-                        scaled.a = bsri_dev_scales_item(p.a_scales, p.whole, whole), scaled.position = r.position;
-                        scaled.b = bsri_dev_scales_item(p.b_scales, p.whole, whole);
-                    }
-                }
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
                     bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, panel, first, stages_before, down);
@@ -2687,67 +2752,35 @@ template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of th
 template <class T> __device__ __forceinline__ uint32_t bsri_mma_formats(int a, int b) {
     return T::F8 ? (uint32_t)(a == BSR_E5M2) | (uint32_t)(b == BSR_E5M2) << 1 : 0;
 }
-/* What a warp multiplies sums of KS products by, where operands have scales: those of its lanes' rows and columns, loaded where
-   another group begins. */
+/* What a warp multiplies sums of KS products by, where operands have scales: those of its lanes' rows and columns. */
 template <class T, class L, bool SCALED = T::SCALED> struct bsri_mma_factors {
-    __device__ __forceinline__ bsri_mma_factors(uint32_t, uint32_t) {}
-    __device__ __forceinline__ void window(uint32_t) {}
-    __device__ __forceinline__ void load(const bsri_dev_mma &, uint32_t, uint32_t, int) {}
+    __device__ __forceinline__ void load(uint32_t, int) {}
 };
 template <class T, class L> struct bsri_mma_factors<T, L, true> {
-    float left[L::MI][2], right[L::NI][2];
-    const bsri_column_chunk &list;
-    const bsri_scaled_part &from;
-    uint32_t own, a_entry, a_group, b_group; /* this warp's entries before the window; what left and right are of */
+    float left[L::MI][2];
+    uint32_t columns; /* where those of the lane's columns are */
 
-    /* storage: its address in shared memory */
-    __device__ __forceinline__ bsri_mma_factors(uint32_t storage, uint32_t part)
-        : list(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->part[part]),
-          from(((const bsri_mma_scaled_storage *)__cvta_shared_to_generic(storage))->scaled[part]), own(0), a_entry(~0u),
-          a_group(~0u), b_group(~0u) {
+    /* at: a slice's in shared memory, as bsri_mma_scale_loader puts them */
+    __device__ __forceinline__ void load(uint32_t at, int a_trans) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, warp = bsri_mma_warp<L>(), next = a_trans ? 4 : 32;
+        const uint32_t row = at + (warp / L::NW * L::MW + (a_trans ? lane / 4 * 2 : lane / 4)) * 4;
 #pragma unroll
-        for (int i = 0; i < L::MI; i++) left[i][0] = left[i][1] = 1.0f;
-#pragma unroll
-        for (int i = 0; i < L::NI; i++) right[i][0] = right[i][1] = 1.0f;
+        for (int i = 0; i < L::MI; i++)
+            left[i][0] = bsri_mma_read_float(row + i * 64), left[i][1] = bsri_mma_read_float(row + i * 64 + next);
+        columns = at + 512 + (warp % L::NW * L::WN + lane % 4 * (L::B_ROWS ? 4 : 2)) * 4;
     }
-    __device__ __forceinline__ void window(uint32_t word) { own += __popc(word); }
-    /* Of product k of the block at `entry` of the list; word: this warp's entries of its window. */
-    __device__ __forceinline__ void load(const bsri_dev_mma &m, uint32_t word, uint32_t entry, int k) {
-        const uint32_t below = (uint32_t)list.col[entry] * (uint32_t)m.p.bc + k;
-        if (from.a) load_left(m, own + __popc(word & ((1u << (entry & 31)) - 1)), below, k);
-        if (from.b) load_right(m, below);
-    }
-    /* mine: a stored block's number in this warp's row. */
-    __device__ __forceinline__ void load_left(const bsri_dev_mma &m, uint32_t mine, uint32_t below, int k) {
-        const bsri_scaling &s = m.p.a_scales;
-        const int warp = bsri_mma_warp<L>() / L::NW, group = warp >> m.block_bits, lane = bsri_mma_thread<L>() % 32;
-        const uint32_t entry = (uint32_t)from.first[group] + mine, stored = bsri_view_entry(m.view, entry);
-        const uint32_t tile = (uint32_t)list.row[group], across = (entry - stored * m.view.cols) * (uint32_t)m.p.bc + k;
-        const uint32_t along = (s.blocks ? across : below) / (uint32_t)s.along_group;
-        if (along == a_group && (!s.blocks || stored == a_entry)) return;
-        a_group = along, a_entry = stored;
-        const int64_t block = !s.blocks ? 0 : from.position ? bsri_dev_index(from.position, m.p.a.index_dtype, stored) : stored;
-        const uint32_t line = (s.blocks ? bsri_view_row(m.view, tile) : tile) * (uint32_t)m.p.br +
-                              (warp & ((1 << m.block_bits) - 1)) * L::MW + (m.a_trans ? lane / 4 * 2 : lane / 4);
+    /* Of the 16 columns of sums n and n + 1. */
+    __device__ __forceinline__ void right(float (&x)[2][2], int n) const {
+        if (L::B_ROWS) {
+            const uint4 v = bsri_mma_read128(columns + n * 32);
+            x[0][0] = __uint_as_float(v.x), x[1][0] = __uint_as_float(v.y);
+            x[0][1] = __uint_as_float(v.z), x[1][1] = __uint_as_float(v.w);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 2 * L::MI; i++) {
-            const uint32_t at = (line + i / 2 * 16 + i % 2 * (m.a_trans ? 1 : 8)) / (uint32_t)s.line_group;
-            left[i / 2][i % 2] = bsri_dev_number<float>(from.a, s.of.dtype, block * s.block + at * s.line + along * s.along);
-        }
-    }
-    __device__ __forceinline__ void load_right(const bsri_dev_mma &m, uint32_t below) {
-        const bsri_scaling &s = m.p.b_scales;
-        const uint32_t along = below / (uint32_t)s.along_group, lane = bsri_mma_thread<L>() % 32;
-        if (along == b_group) return;
-        b_group = along;
-        const uint32_t first = (uint32_t)list.panel * L::BN + bsri_mma_warp<L>() % L::NW * L::WN;
-#pragma unroll
-        for (int i = 0; i < 2 * L::NI; i++) {
-            const uint32_t side = lane % 4 * 2 + i % 2, n = i / 2;
-            const uint32_t col = first + (L::B_ROWS ? n / 2 * 16 + side * 2 + n % 2 : n * 8 + side);
-            if (col < m.p.width)
-                right[n][i % 2] =
-                    bsri_dev_number<float>(from.b, s.of.dtype, col / (uint32_t)s.line_group * s.line + along * s.along);
+            for (int i = 0; i < 2; i++) {
+                const float2 v = bsri_mma_read_pair(columns + (n + i) * 32);
+                x[i][0] = v.x, x[i][1] = v.y;
+            }
         }
     }
 };
@@ -2760,18 +2793,26 @@ template <class T, class L> struct bsri_mma_consumer {
        is slower, but on an H200 the next tier takes nearly all of these products (note N21). */
     static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_NARROW);
     static constexpr int TRANSPOSED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
+    /* 16 products of 8 bits: half a step. ldmatrix then brings 32 columns at once, and of 16 rows the same twice. */
+    static constexpr bool HALF = L::LINE == 16;
+    static constexpr int BESIDE = HALF ? 4 : 2; /* sums beside each other that a load of the dense operand is for */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
     static __device__ __forceinline__ uint32_t a_base(int a_trans) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, i = lane / 8;
         if (!a_trans) return bsri_swizzle<L::LINE>(lane % 16, i >> 1);
-        if (CHARS) return bsri_swizzle<TRANSPOSED>(bsri_mma_byte_line(lane), 0);
+        if (CHARS) return bsri_swizzle<TRANSPOSED>(bsri_mma_byte_line(HALF ? lane % 16 : lane), 0);
         if (WORDS) return bsri_swizzle<TRANSPOSED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
         return bsri_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1); /* KS lines of MW values, MW == KS */
     }
     static __device__ __forceinline__ uint32_t b_base(int n_warp) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
+        if (!L::B_ROWS && HALF) return bsri_swizzle<L::LINE>(n_warp * L::WN + lane, 0);
         if (!L::B_ROWS) return bsri_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
+        if (HALF) {
+            const uint32_t k = bsri_mma_byte_line(lane % 16);
+            return k * L::BN + (((n_warp * (L::WN / 16) + lane / 16) ^ bsri_swizzle_b<T, L>(k)) << 4);
+        }
         const uint32_t k = CHARS ? bsri_mma_byte_line(lane) : WORDS ? lane % 4 : low + (i & 1) * 8;
         if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T, L>(k)) << 4);
         if (WORDS) {
@@ -2786,12 +2827,16 @@ template <class T, class L> struct bsri_mma_consumer {
         return (CHARS && a_trans ? lane / 4 * 2 + second : lane / 4 + second * 8) * BSRI_MMA_PAD +
                (CHARS && L::B_ROWS ? e / 8 * 16 + col * 2 + e / 4 % 2 : e / 4 * 8 + col);
     }
-    /* 16 columns of a step */
+    /* 16 columns of a step, or 32 of half of one */
     static __device__ __forceinline__ void dense(uint32_t (&y)[4], uint32_t b, uint32_t at, int kk, int n) {
         if (!L::B_ROWS) {
             bsri_mma_load(y, b + (at ^ (kk * 32)) + n * 8 * L::LINE);
         } else if (CHARS) {
             bsri_mma_load_bytes(y, b + (at ^ (n * 8)) + kk * 32 * L::BN);
+            if (HALF) {
+                const uint32_t second = y[1]; /* the later columns', where products are in whole steps */
+                y[1] = y[2], y[2] = second;
+            }
         } else if (WORDS) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
@@ -2818,30 +2863,44 @@ template <class T, class L> struct bsri_mma_consumer {
             bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
         }
     }
-    /* Products of 32 rows with 16 columns, added to totals. */
+    /* Products of a warp's rows with BESIDE times 8 columns, added to totals. */
     static __device__ __forceinline__ void scaled(float (&total)[L::MI][L::NI][4], const uint32_t (&x)[L::MI][PARTS][4],
                                                   const uint32_t (&y)[PARTS][4], int n, const bsri_mma_factors<T, L> &f) {
 #pragma unroll
-        for (int i = 0; i < 2 * L::MI; i++) {
-            const int mi = i / 2, side = i % 2;
-            typename T::of::sum part[4] = {};
-            P::mma(part, x[mi], y, side);
+        for (int first = 0; first < BESIDE; first += 2) {
+            float right[2][2];
+            f.right(right, n + first);
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                total[mi][n + side][e] += f.left[mi][e / 2] * f.right[n + side][e % 2] * (float)part[e];
+            for (int i = 0; i < 2 * L::MI; i++) {
+                const int mi = i / 2, side = i % 2;
+                typename T::of::sum part[4] = {};
+                P::template mma<HALF>(part, x[mi], y, first + side);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    total[mi][n + first + side][e] += f.left[mi][e / 2] * right[side][e % 2] * (float)part[e];
+            }
         }
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp, uint32_t formats,
-                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>()) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
                                                   the sums */
-        multiply(sum, a, b, a_trans, ab, bb, formats, factors);
+        if constexpr (T::F8) { /* formats are known where they matter: a branch at each conversion would end what overlaps */
+            switch (formats) {
+                case 0: multiply(sum, a, b, a_trans, ab, bb, 0, factors); break;
+                case 1: multiply(sum, a, b, a_trans, ab, bb, 1, factors); break;
+                case 2: multiply(sum, a, b, a_trans, ab, bb, 2, factors); break;
+                default: multiply(sum, a, b, a_trans, ab, bb, 3, factors);
+            }
+        } else {
+            multiply(sum, a, b, a_trans, ab, bb, formats, factors);
+        }
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     uint32_t ab, uint32_t bb, uint32_t formats,
-                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>(0, 0)) {
+                                                    const bsri_mma_factors<T, L> &factors = bsri_mma_factors<T, L>()) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2859,7 +2918,7 @@ template <class T, class L> struct bsri_mma_consumer {
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
             if (EARLY) dense(y[0][0], b, bb, kk, 0);
 #pragma unroll
-            for (int n = 0; n < L::NI; n += 2) {
+            for (int n = 0; n < L::NI; n += BESIDE) {
                 uint32_t(&now)[PARTS][4] = y[n / 2 % 2];
                 if (!EARLY) dense(now[0], b, bb, kk, n);
                 else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
@@ -2869,7 +2928,9 @@ template <class T, class L> struct bsri_mma_consumer {
                     scaled(sum, x, now, n, factors);
                 } else {
 #pragma unroll
-                    for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
+                    for (int mi = 0; mi < L::MI; mi++)
+#pragma unroll
+                        for (int side = 0; side < BESIDE; side++) P::template mma<HALF>(sum[mi][n + side], x[mi], now, side);
                 }
             }
         }
@@ -2934,7 +2995,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp, uint32_t,
-                                                    const bsri_mma_factors<bsri_mma_f32, L> & = {0, 0}) {
+                                                    const bsri_mma_factors<bsri_mma_f32, L> & = {}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -2997,7 +3058,7 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
     }
     static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp, uint32_t,
-                                                    const bsri_mma_factors<bsri_mma_f64, L> & = {0, 0}) {
+                                                    const bsri_mma_factors<bsri_mma_f64, L> & = {}) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -3219,17 +3280,16 @@ __device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, con
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &state) {
-    /* slices that are unrolled; scales leave no registers for two on sm_80 */
-    constexpr int SIDE = (L::PLAIN && BSRI_MMA_FULL) || (T::SCALED && !BSRI_MMA_NARROW) ? 1 : L::E;
+    /* slices that are unrolled; scales leave no registers for two on sm_80; 8-bit floats have a loop of each pair of formats */
+    constexpr int SIDE = (L::PLAIN && BSRI_MMA_FULL) || (T::SCALED && !BSRI_MMA_NARROW) || T::F8 ? 1 : L::E > 2 ? 2 : L::E;
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
-    bsri_mma_factors<T, L> factors(list, state >> 6 & 1);
+    bsri_mma_factors<T, L> factors;
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         const int entry = i * L::E >> bits;
         if ((i * L::E & ((32 << bits) - 1)) == 0) {
-            factors.window(word);
             const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
             uint32_t mask = 0;
             if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)))
@@ -3245,7 +3305,7 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1) {
-                factors.load(m, word, (i * L::E + e) >> bits, ((i * L::E + e) & ((1 << bits) - 1)) * L::KS);
+                factors.load(at + m.b_at + L::E * L::B_BYTES + e * L::SCALES, m.a_trans);
                 bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
                                                 at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW,
                                                 bsri_mma_formats<T>(m.p.a.dtype, m.p.b.dtype), factors);
@@ -3296,11 +3356,13 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
      dynamic:     m.stages times stage_bytes, in each of them
        0          values: slice e of m-warp w at (e m_warps + w) A_BYTES, MW x KS, as stored KS x MW
        b_at       dense operand: slice e at b_at + e B_BYTES, BN x KS, by rows KS x BN
+                  behind it scales, if there are any: slice e has SCALES bytes, f32 of 128 rows and BN columns
      behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
      static:      bsri_mma_storage: two parts of the column list, and what making them needs
 
    barrier         count    arrives                                              waits                   phase
    full[stage]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+                   + 32     the same lanes, where there are scales, which may have been stored
    empty[stage]    readers  each multiplying thread: stage read                  the warp that fills it  round + 1
    chunk_full[2]   128      each fetching thread: chunk of the list written      multiplying threads     round of the chunks
    chunk_empty[2]  readers  each multiplying thread: chunk used up               fetching threads        round + 1
@@ -3330,7 +3392,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
     if ((int)threadIdx.x < m.stages) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), T::SCALED ? 64 : 32);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {

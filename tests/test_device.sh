@@ -125,7 +125,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         -e '/asm volatile("mov.b32 %0, %1;"/s/asm.*/x = sum;/' \
         -e '/asm volatile("mul.rn.f32 %0/s/asm.*/x = sum * alpha;/; /cvt.rn.f32.s32 f, %1; mul/s/asm.*/x = (float)sum * alpha;/' \
         -e 's/__shared__ \(bsri_wgmma_storage<L::GROUP>\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + WGMMA_STATIC_AT);/' \
-        -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT);/' > "$w/scales.inc"
+        -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT - (T::SCALED ? 1024 : 0));/' > "$w/scales.inc"
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \

@@ -89,19 +89,20 @@ TEST(products) {
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
-/* Groups along the products, and blocks, are multiples of 32: what tensor cores take, where operands lie as they want them. Rows
-   of blocks with few and with many, of which some stand alone in their column. */
+/* Groups along the products, and blocks, are multiples of 32, or of 16: what tensor cores take, where operands lie as they want
+   them. Rows of blocks with few and with many, of which some stand alone in their column. */
 TEST(steps) {
-    static const int64_t sides[] = {32, 64, 96, 128, 192, 256};
+    static const int64_t sides[] = {32, 64, 96, 128, 192, 256, 16, 16, 48, 80, 112, 144};
     int k;
-    for (k = 0; k < 60; k++) {
+    for (k = 0; k < 180; k++) { /* the last ones without scales */
         const int a_type = bytes[k % 3], b_type = t_mixed(a_type), trans = (int)bt_below(2);
         const int dims = bt_below(3) ? 0 : (int)bt_range(1, 2);
-        const int a_kind = (int)bt_below(4), b_kind = (int)bt_below(3); /* 0: none; 1, 2: groups; 3: of stored blocks */
-        const int64_t br = sides[bt_below(6)], bc = bt_below(2) ? br : sides[bt_below(6)];
+        /* 0: none; 1, 2: groups; 3: of stored blocks */
+        const int a_kind = k < 120 ? (int)bt_below(4) : 0, b_kind = k < 120 ? (int)bt_below(3) : 0;
+        const int64_t br = sides[bt_below(6) + (k < 60 ? 0u : 6u)], bc = bt_below(2) ? br : sides[bt_below(12)];
         const int64_t n0 = bt_range(1, 3), n1 = bt_range(1, 2);
         const int64_t n = dims ? bt_range(1, 20) : bt_below(2) ? 16 * bt_range(1, 9) : bt_range(1, 140);
-        const int64_t down = 260 / br + 1, across = 520 / bc + 1, each = bt_below(2) ? 32 : 128;
+        const int64_t down = 260 / br + 1, across = 520 / bc + 1, each = bt_below(2) ? k < 60 ? 32 : 16 : 128;
         const int64_t along = each * bt_range(0, 128 / each + 1), lines = bt_below(2) ? bt_range(0, 40) : 64 * bt_range(0, 2);
         t_spec s = t_spec_of(a_type, br, bc, bt_range(1, trans ? across : down), bt_range(1, trans ? down : across), 0);
         bsr_scales sa, sb;
@@ -126,11 +127,12 @@ TEST(steps) {
         out = t_output(results[k / 3 % 3], trans ? a.cols : a.rows, n, (int)bt_below(LAYOUTS), batch);
         input = t_random(BSR_F32, out.rows, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
         if (a_kind)
-            sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, BSR_F32, a.rows, a.cols, &a,
-                           batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
+            sa = scales_by(trans ? along : lines, trans ? lines : along, a_kind == 3, floats[k % 5 ? 0 : bt_below(4)], a.rows,
+                           a.cols, &a, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.a_scales = &sa;
         if (b_kind)
-            sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0, BSR_F32, b.rows, b.cols,
-                           NULL, batch.dims && bt_below(2) ? batch : NO_BATCH, FILL_WIDE), e.b_scales = &sb;
+            sb = scales_by(each * bt_range(0, 128 / each + 1), bt_below(2) ? lines : bt_range(0, 40), 0,
+                           floats[k % 5 ? 0 : bt_below(4)], b.rows, b.cols, NULL, batch.dims && bt_below(2) ? batch : NO_BATCH,
+                           FILL_WIDE), e.b_scales = &sb;
         want = ref_dense_addmm(beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, out.dtype, 0);
         if (RUN_OK(bsr_dense_addmm(t_any_context(), beta, &input, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
@@ -207,12 +209,12 @@ TEST(bands_of_ones) {
  */
 TEST(odd_scales) {
     static const double odd[] = {INFINITY, -INFINITY, NAN, 0, -0.75, 0x1p-149, 0x1.8p-130, -0x1p-140};
-    static const int64_t sides[] = {128, 64, 32};
+    static const int64_t sides[] = {128, 64, 32, 16};
     int k;
     for (k = 0; k < 8 * 3 * 4; k++) {
         const double v = odd[k % 8];
         const int type = bytes[k / 8 % 3], a_kind = k / 24 == 0 ? ALONG : k / 24 == 1 ? SQUARE : k / 24 == 2 ? BLOCK : ROWS;
-        const int64_t side = sides[bt_below(3)], per = 128 / side, groups = 4;
+        const int64_t side = sides[bt_below(4)], per = 128 / side, groups = 4;
         const int64_t n = bt_below(4) ? bt_range(1, 9) : bt_range(120, 140);
         int32_t crow[64], col[64];
         bsr_scales sa, sb;

@@ -136,6 +136,9 @@ template <class T> static void bsri_mma(typename T::sum (&c)[4], const uint32_t 
         return s;
     });
 }
+static void bsri_mma_half(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) { /* words 4 and up are zeros */
+    bsri_mma<bsri_mma_i8>(c, {a0, a1, 0, 0}, b, 0);
+}
 static float numbers_of_halves[1 << 16];
 template <> void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if (numbers_of_halves[1] == 0)
@@ -239,7 +242,7 @@ template <class P> static int launched(void (*kernel)(const P, bsri_gate), const
     return 0;
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
-    static_assert(sizeof(bsri_mma_scaled_storage) <= 11 << 10, "what the host leaves for it");
+    static_assert(sizeof(bsri_mma_storage) <= 11 << 10 && sizeof(bsri_mma_scaled_storage) <= 12 << 10, "what the host leaves");
     if (c->shared > (c->tier == BSRI_TIER_WGMMA ? WGMMA_STATIC_AT : STATIC_AT))
         bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     ran[c->kernel]++;
@@ -248,10 +251,12 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
     case number: return launched(&kernel<__VA_ARGS__>, parameters, c);
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 220, I8, bsri_mma_i8, 32, 32, 2)
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 222, I8, bsri_mma_i8, 64, 64, 1)
-        BSRI_KERNELS_MMA_SCALED(BSRI_X, 229, I8, bsri_mma_i8_scaled)
+        BSRI_KERNELS_MMA_BYTES_16(BSRI_X, 205, I8, bsri_mma_i8)
+        BSRI_KERNELS_MMA_SCALED(BSRI_X, 229, 207, I8, bsri_mma_i8_scaled)
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 224, F8, bsri_mma_f8, 32, 32, 2)
         BSRI_KERNELS_MMA_BYTES(BSRI_X, 226, F8, bsri_mma_f8, 64, 64, 1)
-        BSRI_KERNELS_MMA_SCALED(BSRI_X, 228, F8, bsri_mma_f8_scaled)
+        BSRI_KERNELS_MMA_BYTES_16(BSRI_X, 206, F8, bsri_mma_f8)
+        BSRI_KERNELS_MMA_SCALED(BSRI_X, 228, 208, F8, bsri_mma_f8_scaled)
 #define BSRI_WGMMA(number, ...) \
     case number: return launched(&bsri_product_wgmma<bsri_wgmma_ss<__VA_ARGS__>>, parameters, c);
         BSRI_WGMMA(380, bsri_mma_i8, 256, 64)
