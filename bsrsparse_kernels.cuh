@@ -12325,9 +12325,9 @@ template <class L> struct bsri_decode_warp {
             }
         }
     }
-    /* What stands between product and softmax; whether a score of a key that is there was forbidden. Not bsri_dev_modify_column():
-       rows of a tile are of several heads, keys come by a list, and what this kernel takes (softcap, slopes, the window) needs
-       nothing but its registers. */
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. Not by
+       bsri_dev_modify_column(): rows of a tile are of several heads, keys come by a list, and what this kernel takes (softcap,
+       slopes, the window) needs nothing but its registers. */
     __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
         bool shield = false;
         if (m.modified) {
