@@ -741,8 +741,8 @@ TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *in
         true, GM_HOST { return bsr_sum_mm(c, beta, input, terms, count, epilogue, out, e); },
         GM_HOST { return bsr_sum_mm(c, beta, there_input, terms ? there : nullptr, count, there_epilogue, there_out, e); });
 }
-TF bsr_status gm_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y, const bsr_dense *out,
-                                 const bsr_dense *lse, const bsr_exec *exec) {
+TF bsr_status gm_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                 const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
     gm_call g("bsr_attention_merge", ctx, exec);
     const bsr_dense *there[2][28] = {};
     for (int64_t i = 0; i < count && count <= 28; i++) { /* more are refused, and may not be there */
