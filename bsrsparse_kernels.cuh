@@ -400,7 +400,7 @@ __device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t pa
                                            every fourth stage
      bsri_product_small                    no barriers, so no phase
      bsri_sampled_pipe                     a ring that is cut anew: a phase for each stage
-     bsri_grouped_produce(), _mainloop()   locals, of which the stage is signed: addresses are made of it; else bsri_pipe<> would do
+     bsri_grouped_produce(), _mainloop()   locals, whose stage is signed, as addresses are made of it; else bsri_pipe<> would do
      bsri_gradient_consumer                the phase is a bit among others (`state`), as registers are few */
 template <int N = 0> struct bsri_pipe {
     uint32_t stage, phase;
