@@ -20249,8 +20249,6 @@ static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CT
 static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of all stages on a multiprocessor */
 static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
 static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
-static constexpr int64_t bsri_narrow_tma_late_blocks = 8;     /* of a mean tile and warpgroup: of more the next launch waits */
-static constexpr int64_t bsri_narrow_tma_late_values = 8 << 20; /* bytes of values: of fewer it waits, if they may change */
 static constexpr int64_t bsri_narrow_tma_pieces = 24 << 20;   /* bytes of values that are brought to the L2 at most, and */
 static constexpr int64_t bsri_narrow_tma_strip = 110 << 10;   /* for each strip of rows (note N17) */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
@@ -21082,8 +21080,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
            of a long row together. So the next launch may start once all blocks are asked for (late); but at once where values
            come from memory, or blocks are fetched before the wait, except for long rows where a multiprocessor has more than one
            tile. Strips beside each other want the same rows of b where many blocks are stored (beside). Figures: note N14. */
-        m->pdl_late = (stored > bsri_narrow_tma_late_blocks * p->tiles && s.each > 1) ||
-                      (bytes < bsri_narrow_tma_late_values && !m->constant);
+        m->pdl_late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
         if (m->warps == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
     if (by_groups) c.split = m->warps;
