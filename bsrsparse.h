@@ -8542,9 +8542,10 @@ static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y
          bsri_sum_distance(a->values, m->values, size, &g->values) && bsri_sum_distance(b->data, d->data, size, &g->b);
     if (!ok || !x->trans) return ok;
     if (bsri_pattern_count(a) != 1 || !bsri_transposed_layout(a, &v) || !bsri_transposed_layout(m, &w)) return 0;
-    return bsri_sum_distance(view + v.at[0], other + w.at[0], index, &g->lines) &&
-           bsri_sum_distance(view + v.at[1], other + w.at[1], index, &g->entries) &&
-           bsri_sum_distance(view + v.at[2], other + w.at[2], index, &positions) && positions == g->entries &&
+    return bsri_sum_distance(view + v.at[BSRI_CCOL], other + w.at[BSRI_CCOL], index, &g->lines) &&
+           bsri_sum_distance(view + v.at[BSRI_ROW], other + w.at[BSRI_ROW], index, &g->entries) &&
+           bsri_sum_distance(view + v.at[BSRI_POSITION], other + w.at[BSRI_POSITION], index, &positions) &&
+           positions == g->entries &&
            (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
 }
 /* The copy engine counts items forwards in memory: from the last term to the first, where that is what makes them forwards.
@@ -8802,12 +8803,13 @@ static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order)
 static bsr_status bsri_scatter_run(const bsri_call *c, const bsri_scatter_build *b) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    int64_t limit = bsri_min(b->a->nnz, bsri_block_cols(b->a)), r, *length, *order, at[3];
-    at[0] = bsri_cut(&cuts, b->rows, 8), at[1] = bsri_cut(&cuts, b->rows, 8), at[2] = bsri_cut(&cuts, limit + 2, 8);
+    int64_t limit = bsri_min(b->a->nnz, bsri_block_cols(b->a)), r, *length, *order;
+    const int64_t length_at = bsri_cut(&cuts, b->rows, 8), order_at = bsri_cut(&cuts, b->rows, 8),
+                  buckets_at = bsri_cut(&cuts, limit + 2, 8); /* where in the scratch */
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    length = bsri_cut_i64(&scratch, at[0]), order = bsri_cut_i64(&scratch, at[1]);
+    length = bsri_cut_i64(&scratch, length_at), order = bsri_cut_i64(&scratch, order_at);
     for (r = 0; r < b->rows; r++) length[r] = bsri_scatter_crow(b, r + 1) - bsri_scatter_crow(b, r);
-    bsri_sort_longest(b->rows, length, limit, bsri_cut_i64(&scratch, at[2]), order);
+    bsri_sort_longest(b->rows, length, limit, bsri_cut_i64(&scratch, buckets_at), order);
     bsri_scatter_fill(b, order);
     bsri_scratch_end(c, &scratch);
     return BSR_OK;
@@ -13426,10 +13428,10 @@ static void bsri_reduce_column_blocks(bsri_reduce_columns *t) {
         bsri_view v;
         bsri_transposed_layout(m, &v);
         for (i = t->first; i < t->end; i++) {
-            p = bsri_index(index + v.at[0], m->index_dtype, t->it.pattern * (cols + 1) + i);
-            end = bsri_index(index + v.at[0], m->index_dtype, t->it.pattern * (cols + 1) + i + 1);
+            p = bsri_index(index + v.at[BSRI_CCOL], m->index_dtype, t->it.pattern * (cols + 1) + i);
+            end = bsri_index(index + v.at[BSRI_CCOL], m->index_dtype, t->it.pattern * (cols + 1) + i + 1);
             for (; p < end; p++)
-                bsri_reduce_column_block(t, i, bsri_index(index + v.at[2], m->index_dtype, entry + p));
+                bsri_reduce_column_block(t, i, bsri_index(index + v.at[BSRI_POSITION], m->index_dtype, entry + p));
         }
         return;
     }
@@ -14178,14 +14180,14 @@ static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matri
 /* Scratch of a builder whose candidates are kept by bits; norms: how many of them, or 0. */
 static bsr_status bsri_build_bits(const bsri_call *c, bsri_build *b, int64_t norms, bsri_scratch *scratch) {
     bsri_cuts cuts = {0, 0};
-    int64_t words, lines, at[3];
+    int64_t words, lines, bits_at, first_at, norm_at; /* ..._at: where in the scratch */
     if (!bsri_mul(b->batch.count, b->item_words, &words) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
-    at[0] = bsri_cut(&cuts, words, 8), at[1] = bsri_cut(&cuts, lines + 1, 8), at[2] = bsri_cut(&cuts, norms, 8);
+    bits_at = bsri_cut(&cuts, words, 8), first_at = bsri_cut(&cuts, lines + 1, 8), norm_at = bsri_cut(&cuts, norms, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
     if (words) memset(scratch->data, 0, (size_t)words * 8);
-    b->bits = (uint64_t *)(void *)bsri_cut_i64(scratch, at[0]), b->first = bsri_cut_i64(scratch, at[1]);
-    b->norm = (double *)(void *)bsri_cut_i64(scratch, at[2]);
+    b->bits = (uint64_t *)(void *)bsri_cut_i64(scratch, bits_at), b->first = bsri_cut_i64(scratch, first_at);
+    b->norm = (double *)(void *)bsri_cut_i64(scratch, norm_at);
     return BSR_OK;
 }
 static bsr_status bsri_build_all_blocks(const bsri_call *c, bsri_build *b) {
@@ -14430,16 +14432,16 @@ static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const b
     bsri_group g;
     bsr_status status;
     const int64_t size = b->with_values && s->values ? (int64_t)bsr_dtype_size(s->dtype) : 0, behind = size > 4 ? 8 : 4;
-    int64_t at[4], p, r;
+    int64_t crow_at, list_at, twice_at, first_at, p, r; /* ..._at: where in the scratch */
     int32_t *crow;
     *done = 0;
     if (rows > 4 * s->nnz + 65536 || s->nnz > INT32_MAX || b->to.cols > INT32_MAX || limit < 1) return BSR_OK;
     memset(&g, 0, sizeof g);
     g.step = size ? 2 * behind : 4;
-    at[0] = bsri_cut(&cuts, rows + 2, 4), at[1] = bsri_cut(&cuts, s->nnz, g.step), at[2] = bsri_cut(&cuts, b->rows, 1);
-    at[3] = bsri_cut(&cuts, b->rows + 1, 8);
+    crow_at = bsri_cut(&cuts, rows + 2, 4), list_at = bsri_cut(&cuts, s->nnz, g.step), twice_at = bsri_cut(&cuts, b->rows, 1);
+    first_at = bsri_cut(&cuts, b->rows + 1, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    crow = (int32_t *)(void *)bsri_cut_i64(&scratch, at[0]), g.list = (char *)bsri_cut_i64(&scratch, at[1]);
+    crow = (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at), g.list = (char *)bsri_cut_i64(&scratch, list_at);
     for (r = 0; r < rows + 2; r++) crow[r] = 0;
     for (p = 0; p < s->nnz; p++) crow[bsri_index(s->row, s->row_dtype, p) + 2]++;
     for (r = 2; r <= rows + 1; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
@@ -14453,8 +14455,8 @@ static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const b
         else if (size) memcpy(to + 4, s->values + size * p, (size_t)size);
     }
     g.crow = crow, g.rows = rows, g.source.values = size ? g.list + behind : NULL, g.source.dtype = s->dtype;
-    g.twice = (uint8_t *)bsri_cut_i64(&scratch, at[2]), memset(g.twice, 0, (size_t)b->rows);
-    b->first = bsri_cut_i64(&scratch, at[3]), b->group = &g, b->row = bsri_row_of_grouped;
+    g.twice = (uint8_t *)bsri_cut_i64(&scratch, twice_at), memset(g.twice, 0, (size_t)b->rows);
+    b->first = bsri_cut_i64(&scratch, first_at), b->group = &g, b->row = bsri_row_of_grouped;
     status = *done ? bsri_build_output(c, b, m) : BSR_OK;
     for (r = 0; r < b->rows && *done && !status; r++) *done = !g.twice[r];
     b->group = NULL;
@@ -14465,7 +14467,8 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
                                           bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    int64_t at[6], keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
+    int64_t order_at[2], rows_at, buckets_at, start_at, first_at; /* where in the scratch */
+    int64_t keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
     int pass, done;
     BSRI_TRY(csr ? bsri_build_from_csr(c, b, csr, m, &done) : bsri_build_from_coo(c, b, e, e->rows, m, &done));
@@ -14473,14 +14476,14 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
     keys[0] = b->to.block_cols, keys[1] = b->to.block_rows, keys[2] = b->cols, keys[3] = b->rows;
     most = bsri_max(bsri_max(keys[0], keys[1]), bsri_max(keys[2], keys[3]));
     most = bsri_min(most, bsri_max(e->nnz, 1 << 16)); /* buckets */
-    at[0] = bsri_cut(&cuts, e->nnz, 8), at[1] = bsri_cut(&cuts, e->nnz, 8);
-    at[2] = bsri_cut(&cuts, csr ? e->nnz : 0, 8), at[3] = bsri_cut(&cuts, most + 1, 8);
-    at[4] = bsri_cut(&cuts, b->rows + 1, 8), at[5] = bsri_cut(&cuts, b->rows, 8);
+    order_at[0] = bsri_cut(&cuts, e->nnz, 8), order_at[1] = bsri_cut(&cuts, e->nnz, 8);
+    rows_at = bsri_cut(&cuts, csr ? e->nnz : 0, 8), buckets_at = bsri_cut(&cuts, most + 1, 8);
+    start_at = bsri_cut(&cuts, b->rows + 1, 8), first_at = bsri_cut(&cuts, b->rows, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    order[0] = bsri_cut_i64(&scratch, at[0]), order[1] = bsri_cut_i64(&scratch, at[1]);
-    start = bsri_cut_i64(&scratch, at[4]), b->first = bsri_cut_i64(&scratch, at[5]);
+    order[0] = bsri_cut_i64(&scratch, order_at[0]), order[1] = bsri_cut_i64(&scratch, order_at[1]);
+    start = bsri_cut_i64(&scratch, start_at), b->first = bsri_cut_i64(&scratch, first_at);
     if (csr) {
-        rows = bsri_cut_i64(&scratch, at[2]);
+        rows = bsri_cut_i64(&scratch, rows_at);
         for (r = 0, p = 0; r < csr->rows; r++)
             for (; p < bsri_index(csr->crow_indices, csr->index_dtype, r + 1); p++) rows[p] = r;
         e->row = rows, e->row_dtype = BSR_I64;
@@ -14488,7 +14491,7 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
     for (pass = 0; pass < 4; pass++)
         for (unit = 1; keys[pass] > unit || (pass == 3 && !from); unit *= most) {
             to = from == order[0] ? order[1] : order[0];
-            bsri_entries_pass(e, &b->to, pass, unit, bsri_min(most, keys[pass]), bsri_cut_i64(&scratch, at[3]), from, to);
+            bsri_entries_pass(e, &b->to, pass, unit, bsri_min(most, keys[pass]), bsri_cut_i64(&scratch, buckets_at), from, to);
             from = to;
             if (unit > keys[pass] / most) break;
         }
@@ -14677,17 +14680,18 @@ static bsr_status bsri_random_places(const bsri_call *c, bsri_build *b, uint64_t
                                      bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    int64_t at[3], item, all, lines;
+    int64_t places_at, seen_at, first_at, item, all, lines; /* ..._at: where in the scratch */
     int bits = 4;
     while (bits < 62 && (INT64_C(1) << bits) / 2 < kept) bits++;
     if (!bsri_mul(b->batch.count, kept, &all) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
-    at[0] = bsri_cut(&cuts, all, 8), at[1] = bsri_cut(&cuts, INT64_C(1) << bits, 8), at[2] = bsri_cut(&cuts, lines + 1, 8);
+    places_at = bsri_cut(&cuts, all, 8), seen_at = bsri_cut(&cuts, INT64_C(1) << bits, 8);
+    first_at = bsri_cut(&cuts, lines + 1, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
     for (item = 0; item < b->batch.count; item++)
-        bsri_places_random(bsri_cut_i64(&scratch, at[0]) + item * kept, item, seed, kept, total,
-                           bsri_cut_i64(&scratch, at[1]), bits);
-    b->places = bsri_cut_i64(&scratch, at[0]), b->kept = kept, b->first = bsri_cut_i64(&scratch, at[2]);
+        bsri_places_random(bsri_cut_i64(&scratch, places_at) + item * kept, item, seed, kept, total,
+                           bsri_cut_i64(&scratch, seen_at), bits);
+    b->places = bsri_cut_i64(&scratch, places_at), b->kept = kept, b->first = bsri_cut_i64(&scratch, first_at);
     b->row = bsri_row_of_places;
     return bsri_build_finish(c, b, m, &scratch);
 }
@@ -20308,12 +20312,18 @@ static constexpr double bsri_wgmma_two_lines = 1.07;    /* lines of 128 bytes: s
 static constexpr double bsri_wgmma_halved_above = 150e6; /* bytes of b from which two CTAs make a group, not four, of */
 static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many groups of block rows (note N6) */
 static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
+static constexpr double bsri_wgmma_evict_above = 50e6;   /* bytes of out from which it may leave the L2 first (note N7) */
+static constexpr int bsri_wgmma_cluster_stages = 12;     /* of a mean unit, from which clusters are worth their later start */
+static constexpr double bsri_wgmma_ahead_blocks = 10.0;  /* the first panel is brought ahead: of so many blocks one is stored */
+static constexpr double bsri_wgmma_ahead_slack = 1.05;   /* at most, and so much more (note N3) */
 /* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
 static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
 static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its stages */
 static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of all stages on a multiprocessor */
 static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
 static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
+static constexpr int64_t bsri_narrow_tma_pieces = 24 << 20;   /* bytes of values that are brought to the L2 at most, and */
+static constexpr int64_t bsri_narrow_tma_strip = 110 << 10;   /* for each strip of rows (note N17) */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
 static constexpr double bsri_wsampled_narrow = 1.6, bsri_wsampled_narrow_32 = 1.05; /* blocks of 16; of 32 */
 static constexpr double bsri_wsampled_toll_wide = 0.5;  /* of a group, in entries: tiles of 128 rows; of 64: */
@@ -20327,6 +20337,16 @@ static constexpr double bsri_assign_read = 1000.0;        /* the same where leng
 static constexpr double bsri_assign_uneven = 2.55;        /* times a mean unit: one that may be far longer */
 static constexpr double bsri_long_share = 0.05;         /* a long unit: of what a team has altogether, */
 static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a panel, if that is more */
+static constexpr double bsri_long_never = 1e9;          /* stages: from so many on no unit is long */
+static constexpr int64_t bsri_assign_most = 4;           /* rounds that are dealt at most, of many; */
+static constexpr int64_t bsri_assign_few = 2;            /* of few */
+static constexpr double bsri_assign_many = 12.0;         /* from so many rounds on these are many */
+static constexpr int32_t bsri_assign_teams = 64;         /* of more teams nothing was measured (note N5) */
+static constexpr int32_t bsri_fixed_stages = 4;          /* what a tile takes beside its own: lines of 128 bytes; */
+static constexpr int32_t bsri_fixed_stages_short = 8;    /* shorter ones; */
+static constexpr int32_t bsri_fixed_stages_rs = 384;     /* blocks of 16 and 32: so much / block more (note N5) */
+static constexpr float bsri_block_stages_16 = 0.35f, bsri_block_stages_32 = 0.5f; /* what a block adds, of 16; of 32 */
+static constexpr int64_t bsri_late_clocks = 1024;        /* what CTAs miss that start last */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -21150,7 +21170,8 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* CTAs that bring a whole piece to the L2: the rest is not worth a branch. None where blocks are fetched before the launch
        before has ended (constant), nor where it would take longer than that launch (note N17). */
-    if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc && p->a_rs == p->bc)
+    if (!m->constant && bytes <= bsri_min(bsri_narrow_tma_pieces, m->strips * bsri_narrow_tma_strip) &&
+        p->a_block == p->br * p->bc && p->a_rs == p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
@@ -21302,9 +21323,10 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
    note N5. */
 static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - bsri_assign_late) * tile / (bsri_assign_clocks * m->groups_of_ctas));
-    m->static_rounds = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
-    if (m->groups_of_ctas > 64 || bsr_dtype_size(m->p.a.dtype) == 1) return;
-    m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
+    const int64_t most = rounds < bsri_assign_many ? bsri_assign_few : bsri_assign_most;
+    m->static_rounds = (int32_t)bsri_min(bsri_assign_most, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
+    if (m->groups_of_ctas > bsri_assign_teams || bsr_dtype_size(m->p.a.dtype) == 1) return;
+    m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(most, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
 /* How units are dealt, as if columns were random. One is long where, started with the last panel, it would still run when all
@@ -21318,15 +21340,17 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
-    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : m->p.br * size < 128 ? 8 : 4;
-    m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
+    m->fixed_stages = m->p.br < 64            ? bsri_fixed_stages_short + bsri_fixed_stages_rs / (int32_t)m->p.br
+                      : m->p.br * size < 128 ? bsri_fixed_stages_short
+                                              : bsri_fixed_stages;
+    m->stages_per_block = m->p.br == 16 ? bsri_block_stages_16 : m->p.br == 32 ? bsri_block_stages_32 : 0;
     m->stages_per_stored = m->stages_per_block * (float)m->view.cols;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
            m->fixed_stages;
     tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
     long_from = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
-    m->long_stages = long_from < 1e9 ? (int32_t)long_from : 1000000000;
-    m->late_stages = (int32_t)bsri_max(1, 1024 / clocks), m->mean_stages = (int32_t)mean;
+    m->long_stages = (int32_t)(long_from < bsri_long_never ? long_from : bsri_long_never);
+    m->late_stages = (int32_t)bsri_max(1, bsri_late_clocks / clocks), m->mean_stages = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
     m->static_rounds = BSRI_WGMMA_ALL;
@@ -21343,7 +21367,8 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const double inner = 1.0 / m->inv_blocks_per_row;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
     if (!m->single || m->alpha_zero || m->conv.rank || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
-    if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
+    if ((double)p->a.nnz < inner) return;
+    if (bsri_wgmma_ahead_blocks * (double)p->a.nnz > bsri_wgmma_ahead_slack * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
     if (m->ahead_bytes && (int64_t)m->ahead_lines * m->ahead_bytes > bsri_h200.l2_ahead) {
@@ -21381,8 +21406,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->alpha_zero = !p->alpha_ptr && p->alpha == 0.0;
     /* Out leaves the L2 first where it is written once and is more than the L2 holds and than the dense operand. Smaller ones
        stay for who reads them next (note N7). */
-    m->evict_first = p->out.rows >= p->b.rows &&
-                (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
+    m->evict_first = p->out.rows >= p->b.rows && (double)p->items * (double)p->out.rows * (double)p->width *
+                                                         (double)bsr_dtype_size(p->out.dtype) > bsri_wgmma_evict_above;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
@@ -21429,7 +21454,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->grid + BSRI_WGMMA_LATE_CTAS <= ctx->sm_count) m->late_stages = 0; /* the next kernel finds room at once */
     /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
        not where tiles have little to do. */
-    c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= 12 && c.grid <= ctx->sm_count;
+    c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= bsri_wgmma_cluster_stages && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
     m->scaled = (p->a_scales.of.data ? BSRI_SCALED_LEFT : 0) | (p->b_scales.of.data ? BSRI_SCALED_RIGHT : 0);
@@ -22710,8 +22735,8 @@ typedef union bsri_product_params {
     bsri_dev_vector vector;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
-    bsri_dev_narrow_mma skinny;
-    bsri_dev_narrow_tma few;
+    bsri_dev_narrow_mma narrow_mma;
+    bsri_dev_narrow_tma narrow_tma;
     bsri_dev_gather gather;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
@@ -22757,9 +22782,9 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 }
 /* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
-    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, narrow_tma),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, narrow_mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_gather_estimate, bsri_gather_choose, gather)};
@@ -23229,6 +23254,16 @@ static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
 }
 
 #ifdef BSRI_CUDA
+/* From here to the tuner (>>tuner) all is the CUDA backend's: types, kernels, launches, calls; planning stands before it, behind
+   BSRI_CHOOSERS. What else stands behind BSRI_CUDA is a few lines each, in code that both backends share:
+     bsri_call, bsri_begin()                 which index arrays kernels look at first, and who notes them (bsri_watch)
+     BSRI_CUDA_PART, BSRI_CUDA_RETURN        what this region has of an operation is declared beside its caller
+     bsri_check_memory(), bsri_note(),       what the driver knows of a pointer; index arrays, clocks and the device before and
+     bsri_indices_...(), bsri_note_lists(),  after an operation
+     bsri_time(), _end(), _plan_settle()
+     sums, scatter indices                   calls that become other launches than the CPU's work
+     the tuner                               events, and copies of its own
+     bsr_create(), bsr_query_info()           opening a device; what a build has */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-matrix-types: what the kernels of the matrix operations are given                       */
@@ -25724,7 +25759,7 @@ static bsr_status bsri_cuda_reduce_index(const bsri_call *c, const bsri_reduce *
         (void)bsri_cut(cuts, scratch, 1); /* it takes the workspace's start */
         x->buffer = (char *)c->exec->workspace + bsri_cut(cuts, x->view.bytes, 1), index = x->buffer;
     }
-    p->starts = index + x->view.at[0], p->position = index + x->view.at[2];
+    p->starts = index + x->view.at[BSRI_CCOL], p->position = index + x->view.at[BSRI_POSITION];
     return BSR_OK;
 }
 static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {

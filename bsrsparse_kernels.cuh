@@ -73,17 +73,19 @@
      CTA group, panel    CTAs that take tiles beside each other, of the same blocks; the columns of out and b that it has
      strip               16 or 32 rows that a warp has of a tile
      ss, rs              wgmma with op(A) from shared memory (blocks of 64, 128), from registers (16, 32)
-     small, narrow       products with little to do; with few columns
+     small, narrow       products with little to do; with few columns (in plans: skinny)
+     producer, consumer  the warps that fetch, that multiply; prose says fetching and multiplying warps, of the same
      row, long           a row of elements; a row or group with far more blocks than others
      piece               16 bytes: what one instruction copies
 
    TO ADD (in bsrsparse.h where nothing else is said; what it took: note N31)
      a dtype of operands
        1. A row of BSR_DTYPE_LIST and one of BSRI_TYPES: stored how, results, conversions; BSRI_HAS_ of its switch. The CPU runs.
-       2. bsri_dev_dtype of it, here: numbers from elements and back. simt runs.
+       2. bsri_dev_dtype of it, here: numbers from elements and back. A type that is not in BSRI_TYPES_F32 needs a case of its own
+          in bsri_dev_number(), _load() and _store(), or is taken for f64; each one in bsri_dev_load8() and _store8(). simt runs.
        3. For tensor cores its bsri_mma_operand (>>cuda-tiles); here bsri_mma(), by wgmma bsri_wgmma and a type of tensor map.
        4. Rows of BSRI_KERNELS_PRODUCT: its tiles, and the costs of kernels that run alike.
-       5. Tests draw it: operands.h, ref64.h, gpu_random.cpp.
+       5. Tests draw it: operands.h, ref64.h, test_random.c.
      a tile of a kernel
        1. A row in its list of BSRI_KERNELS_: number, block, costs, tile type. Rows of a block size stand together.
        2. The tile's type (>>cuda-tiles) asserts what fits; nvcc -Xptxas -v says whether sums spill.
@@ -95,7 +97,8 @@
        2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
        3. The kernels, in a section here.
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
-       5. The call to the backend (>>cuda-products); tests/mirror.h, the stand-in, the random tests.
+       5. The call to the backend (>>cuda-products); a row of tests/operations.h. What tests/gpu/mirror.h, the stand-in, random
+          and error tests then lack is told when they are compiled or run.
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
@@ -392,8 +395,14 @@ __device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t pa
     }
 }
 /* Where a pipeline stands: the stage of its ring, and the phase, the number of the round modulo 2. N: stages, 0: of any number.
-   bsri_wgmma_pipe has the same names beside what else a consumer keeps. bsri_product_mma packs both into one register (`state`),
-   as its sums leave no other; bsri_product_small has no barriers, so no phase. */
+   Who has a place of its own instead, and why:
+     bsri_wgmma_pipe, bsri_wgmma_producer  the same names, in one struct with all that a thread keeps of its ring
+     bsri_product_mma                      consumers pack both into one register (`state`), as sums leave no other; producers take
+                                           every fourth stage
+     bsri_product_small                    no barriers, so no phase
+     bsri_sampled_pipe                     a ring that is cut anew: a phase for each stage
+     bsri_grouped_produce(), _mainloop()   locals, whose stage is signed, as addresses are made of it; else bsri_pipe<> would do
+     bsri_gradient_consumer                the phase is a bit among others (`state`), as registers are few */
 template <int N = 0> struct bsri_pipe {
     uint32_t stage, phase;
     __device__ __forceinline__ void advance(uint32_t stages = N) {
@@ -3347,7 +3356,8 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 #endif
 
 /* bsri_product_mma: a CTA stays and takes tiles of out one after another.
-   Its tile is the choice of bsri_mma_choose() (>>cuda-plan-mma).
+   Its tile is the one that bsri_mma_estimate() finds the fastest (>>cuda-plan-mma); whether this kernel runs is decided as at
+   bsri_product_wgmma.
 
    Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
    times L::NW beside each other, each MW x WN of out.
@@ -3785,6 +3795,34 @@ __device__ __forceinline__ void bsri_gather_finish(const bsri_dev_product &p, ty
         }
     }
 }
+/* bsri_product_gather: a CTA takes tiles of out, 32 or 64 rows of a block row and 128 columns. What a tile is made of stands at
+   bsri_gather.
+   Its tile is bsri_gather_estimate()'s (>>cuda-plan-mma); whether this kernel runs is decided as at bsri_product_wgmma.
+
+   Threads: 256, all of which fetch and multiply. Warp w has rows from w / ACROSS * 32 on, columns from w % ACROSS * 8 NI on.
+
+   Shared memory:
+     dynamic:  bsri_gather::shared: two stages, LINES lines of words of each operand; where they were, after the last product, the
+               tile of sums, lines of PAD; offsets of a slice's products, twice; of rows and columns
+     static:   bsri_gather_tile_of: the tile, its list, entries that were found; a finisher
+
+   __syncthreads is the only barrier, two of them around what thread 0 or warp 0 writes and others read:
+     a tile      all have stored the one before; thread 0 writes which it is
+     a list      all have ended the one before; thread 0 writes where it is
+     mainloop()  warp 0 makes the first two tables; then the first stage is there
+     a slice     one: its stage and its table are used up, those of the next are there
+     scan()      for each 256 entries, how many the warps found; where the next are looked for
+     spread()    one: sums are there for all
+
+   Sums: as mma.sync has them (see bsri_product_mma). L::FFMA: c[m][n][i] of lane l is row l / 4 * 4 + 2 m + n / (NI / 2), column
+   l % 4 * 2 NI + n % (NI / 2) * 4 + i of its warp's. Operands: word w of a line is row or column w's, EACH products; lane l reads
+   words l / 4 (+ 8) of lines k + l % 4 (+ 4).
+
+   Order: 1. Which tile, where its rows and columns are; its list, which is that of one reduction.
+          2. Tables of two slices, the first slice to registers and to its stage.
+          3. Slice by slice: the next comes to registers while this one is multiplied; the table after it is made.
+          4. What came to registers is put to the other stage; __syncthreads.
+          5. After all lists of the tile sums go through shared memory, eight at a time, to the epilogue. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS - (L::EACH == 4 && L::ROWS == 64 && !BSRI_MMA_NARROW))
     bsri_product_gather(const __grid_constant__ bsri_dev_gather m BSRI_GATE) {
@@ -4104,7 +4142,8 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
 /* bsri_product_small: each warp has a pipeline of its own, and meets others only when its sums are made.
-   Its tile is the choice of bsri_small_choose() (>>cuda-plan-mma).
+   Its tile and its split are those that bsri_small_estimate() finds the fastest (>>cuda-plan-mma); whether this kernel runs is
+   decided as at bsri_product_wgmma. Stages, and CTAs of a multiprocessor: bsri_small_choose().
 
    Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
    teams.
@@ -4282,6 +4321,27 @@ template <class L> struct bsri_narrow_mma {
     }
 #endif
 };
+/* bsri_product_narrow_mma: a CTA takes tiles of ROWS rows of a block row and all columns, COLS at most; its warps share the row's
+   products.
+   Its tile is bsri_narrow_mma_estimate()'s (>>cuda-plan-mma); whether this kernel runs is decided as at bsri_product_wgmma.
+
+   Threads: 2 to 16 warps. Warp w of n takes units w, w + n, ... of 32 products of the row; operands come straight to registers.
+
+   Shared memory:
+     dynamic:  sums of each warp, ROWS lines of COLS + 1
+     static:   where the item's arrays are, where there are several
+
+   __syncthreads is the only barrier: after thread 0 has found an item's arrays and before it finds the next; before sums of all
+   warps are added up and after that.
+
+   Fragments: with g = lane / 4, t = lane % 4 a lane loads products 8 t to 8 t + 7 of rows g, g + 8 (+ 16 j): two mma.sync of 16
+   products, in which register j stands for products 8 t + 2 j and the next. The dense operand's order is the same: see
+   bsri_narrow_mma_dense. Sums: as mma.sync has them (see bsri_product_mma).
+
+   Order: 1. Before the kernel before has ended: values and column indices to the L2, a part of each CTA (m.stream).
+          2. A tile's row pointers; each warp's units, of which 16 bytes of a lane are loaded at a time.
+          3. Sums to shared memory; __syncthreads.
+          4. Each thread adds up an element of all warps, in their order, finishes and stores it. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_product_narrow_mma(const __grid_constant__ bsri_dev_narrow_mma m BSRI_GATE) {
@@ -4484,7 +4544,8 @@ template <class L> struct bsri_narrow_tma {
         }
         others(m, strip, side, shared);
     }
-    /* Two sums, and what is added to them, as bsri_dev_finisher rounds. */
+    /* Two sums, and what is added to them, as bsri_dev_finisher rounds. Not its eight(): a lane has pairs, in registers, and the
+       input is of T's type always. */
     static __device__ __forceinline__ void scale(const bsri_dev_narrow_tma &m, float *x, uint32_t added) {
         float z[2];
         bsri_dev_unpack(z, added, T::DTYPE);
@@ -4637,7 +4698,8 @@ template <class L> struct bsri_narrow_tma {
 #endif
 };
 /* bsri_product_narrow_tma: units of warps, each of which fetches and multiplies blocks of its own.
-   Its tile is the choice of bsri_narrow_tma_choose() (>>cuda-plan-narrow).
+   Its tile is the one that bsri_narrow_tma_estimate() finds the fastest (>>cuda-plan-narrow); whether this kernel runs is decided
+   as at bsri_product_wgmma.
 
    Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
    128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
@@ -6345,6 +6407,9 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* The table of barriers, the map of shared memory and the order stand at the kernel's head, behind the mainloops: look for
+   "bsri_product_wgmma: a CTA". */
+
 template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_>
 struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_>> {
     typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_> L;
@@ -6669,23 +6734,27 @@ template <class T, int B_, int TB_, bool CONV_> struct bsri_wgmma_mainloop<bsri_
 
 /* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
    (16, 32; L::RS).
-   Its tile is the choice of bsri_wgmma_choose() (>>cuda-plan-wgmma).
+   Its tile is the one that bsri_wgmma_estimate() finds the fastest (>>cuda-plan-wgmma); whether this kernel runs at all, or
+   another one, bsri_choose_estimated() decides by such estimates (>>cuda-plan). bsri_wgmma_choose() only makes its parameters.
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
 
    Shared memory:
      dynamic:     STAGES times STAGE bytes; of ss tiles one is
-       0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
-       BLOCK      the same of warpgroup 2's
-       2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
+       0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK); JOIN blocks where a line is 64 bytes (SIDE)
+       SIDE       the same of warpgroup 2's
+       2 SIDE     dense operand: TN columns, 128 bytes of products each; by rows boxes of 64 columns
                   of rs tiles it holds EACH slices of the dense operand (DENSE), no blocks
      behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; rs: 8 x RING, blocks of 16 or 32 that
                   each multiplying warp copies for itself by cp.async
-     static:      bsri_wgmma_storage
+     then         L::PROMOTED: STAGES x JOIN x SCALES, of each block column of a stage the scales of 128 rows, then of TN columns
+                  (m.scaled); 2 KB for each multiplying warpgroup: `right` and `bias` of the tile's columns
+     static:      bsri_wgmma_storage; bsri_wgmma_scale_bases
 
    barrier            count  arrives                                            waits                       phase
    full[stage]        1      elected lane of warp 0, expect_tx of what it loads multiplying threads         round of the ring
+                      33     m.scaled: and each lane of warp 0, by cp.async when its copies of scales have landed; the same
    empty[stage]       256    each multiplying thread: the stage's products done warp 0                      round + 1
    named[stage]       1      rs: elected lane of warp 0, note[stage] written    multiplying threads, warp 0 as full, as empty
    chunk_full[b][2]   32     lanes of builder b: chunk of a list written        warp 0                      round of the chunks
@@ -6693,11 +6762,14 @@ template <class T, int B_, int TB_, bool CONV_> struct bsri_wgmma_mainloop<bsri_
    claim_full[4]      1      lane 0 of warp 3: number of a unit                 the builder whose turn it is round of the claims
    claim_empty[4]     32     lanes of that builder                              warp 3                      round + 1
    bar.sync 2, 3      128    threads of warpgroup 1, of 2, where its finisher   the same threads
-                             takes another item, and where ss stores by columns
+                             takes another item, where ss stores by columns,
+                             and L::PROMOTED before and after `right` and
+                             `bias` are laid in shared memory
    bar.sync 4 to 7    64     threads of two warps that store by columns, B = 32 the same threads
    A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. full expects, of ss tiles, the
    dense slice, and BLOCK for each warpgroup whose row has the block; of rs tiles, the stage's slices; a stage without products
-   is a plain arrival. note[stage].work says which warpgroup (rs: which warps) has products there, and whether a tile ends.
+   is a plain arrival (m.scaled: 33 of them). Scales are no bytes that full expects. note[stage].work says which warpgroup (rs:
+   which warps) has products there, and whether a tile ends.
    Multiplying threads wait for `named` with a tile's first stage only: its blocks are asked for before its slices land.
 
    Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
@@ -6814,7 +6886,8 @@ __device__ __forceinline__ int64_t bsri_dev_row_of(const void *crow, int dt, int
     }
     return low;
 }
-/* Writes a part, from (row, col) on, of stored block `at` of an item. */
+/* Writes a part, from (row, col) on, of stored block `at` of an item. Not bsri_dev_writer: out and input are values of a matrix
+   here, by block, row and column, and there is nothing but alpha and beta. */
 template <class G, class Tile>
 static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const typename Tile::shared &s, int64_t item, int64_t at,
                                               int64_t row, int64_t col, int rows, int cols) {
@@ -6995,7 +7068,8 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
         __syncwarp();
     }
 }
-/* The same of other types than those of 16 bits, element by element; G: what is finished in. */
+/* The same of other types than those of 16 bits, element by element; G: what is finished in. f64 has twice as many passes, as a
+   warp's part holds half as many sums, and where a sum goes is said by row() and col(): place() is for 16 x 64. */
 template <class G, class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s, G *tile,
                                                         const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp,
@@ -7034,6 +7108,31 @@ __device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampl
     }
 }
 #endif
+/* bsri_sampled_mma: a CTA takes tiles: up to m.blocks stored blocks of a block row, by m_warps x MW rows, n_warps x 64 columns.
+   Its tile says bsri_mma_sampled_shape_of() (>>cuda-plan-sampled), to the estimate and to bsri_mma_choose_sampled() alike;
+   whether this kernel runs bsri_choose_estimated() decides (>>cuda-plan).
+
+   Threads: m_warps times n_warps warps, all of which fetch and multiply: warp w rows from w / n_warps * MW on, columns from
+   w % n_warps * 64 on.
+
+   Shared memory:
+     dynamic:  m.stages times stage_bytes, in each of them
+       0       mat1: for each m_warp MW x KS, as stored KS x MW (A_BYTES)
+       then    mat2: for each n_warp 64 x KS, by rows KS x 64 (B_BYTES): columns of the blocks side by side
+               after the last step: sums of 16 x 64 (f64: 16 x 32) for each warp, rows of BSRI_MMA_PAD
+     static:   bsri_mma_sampled_storage: which blocks, where each column is in mat2
+
+   __syncthreads is the only barrier:
+     a tile       two, around what thread 0 writes: row and blocks; the tile before is stored
+     a reduction  two, around what thread 0 writes: where operands are; columns are there
+     a step       one: its stage is there for all, and that of the step before is used up
+     the end      one: all have multiplied, stages may be written
+   Sums: as mma.sync has them (see bsri_product_mma); for f32, f64 and bytes see place() there.
+
+   Order: 1. The tile's block row by bisection, its blocks, each column's place in mat2.
+          2. m.stages - 1 steps of KS products are asked for by cp.async.
+          3. Step by step: wait, ask for the step m.stages - 1 further on, multiply.
+          4. Each warp's sums go through its part of shared memory, times alpha, with beta times the input, to the blocks. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
@@ -7118,7 +7217,8 @@ struct bsri_gather_blocks_of {
         end = bsri_min(bsri_index(crow, dt, low + 1), first + m.blocks);
     }
 };
-/* Sums to the blocks, element by element. R: what they are finished in. */
+/* Sums to the blocks, element by element. R: what they are finished in. As bsri_simt_finish_block(), but a tile's columns are of
+   several blocks, and some are of none. */
 template <class R, class G>
 __device__ __forceinline__ void bsri_gather_store(const bsri_dev_sampled &p, const typename G::shared &s,
                                                   const bsri_gather_blocks_of &t) {
@@ -7136,6 +7236,18 @@ __device__ __forceinline__ void bsri_gather_store(const bsri_dev_sampled &p, con
         bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + y * p.o_strides[1] + x * p.o_strides[2], v);
     }
 }
+/* bsri_sampled_gather: as bsri_product_gather, whose threads, stages, fragments and barriers it has (see there); but a tile is
+   stored blocks of a block row beside each other, as many as 128 columns hold, or a part of one, and products run along mat1's
+   rows.
+
+   Shared memory:
+     dynamic:  bsri_gather::shared; its offsets of columns, b, are those of the blocks' columns in mat2, -1 where there is none
+     static:   bsri_gather_blocks_of: the tile
+
+   Order: 1. Thread 0 finds the tile's block row and blocks, by bisection; __syncthreads on both sides.
+          2. Offsets of rows and columns; tables of offsets of products are multiples of strides.
+          3. bsri_gather's mainloop for each reduction.
+          4. Sums go through shared memory, element by element, to the blocks (bsri_gather_store). */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_sampled_gather(const __grid_constant__ bsri_dev_sampled_gather m BSRI_GATE) {
@@ -7275,7 +7387,8 @@ __device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sam
     }
     return n;
 }
-/* This CTA's part in whole tiles; false: cutting them shares the work out better. */
+/* This CTA's part in whole tiles; false: cutting them shares the work out better. Not bsri_tile_scheduler's way, which deals
+   units of any length, longest first: tiles here are nearly alike, so their number is enough. */
 __device__ __forceinline__ bool bsri_wgmma_sampled_assign(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_place &place) {
     const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32, first = min(m.rows, lane * each);
     const int mine = bsri_wgmma_sampled_whole(m, first, min(m.rows, first + each)), grid = (int)gridDim.x, me = (int)blockIdx.x;
@@ -7793,7 +7906,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
 }
 #endif
 /* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
-   Its tile is the choice of bsri_wgmma_choose_sampled() (>>cuda-plan-sampled).
+   How it is tiled says bsri_wgmma_sampled_shape_of(), to the estimate and to bsri_wgmma_choose_sampled() alike
+   (>>cuda-plan-sampled); whether this kernel runs bsri_choose_estimated() decides (>>cuda-plan).
 
    Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
    writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
@@ -8254,7 +8368,9 @@ __device__ __forceinline__ int4 bsri_conv_lead(const bsri_dev_pieces &x, const i
     const int32_t q[3] = {(int32_t)offset[0], (int32_t)offset[1], (int32_t)offset[2]};
     return bsri_conv_place(x, 0, q);
 }
-/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. */
+/* Eight sums of out from channel `row` on, of which n are there: what the epilogue adds. at: image, axes. Not
+   bsri_dev_finisher::eight(): that finds operands by row and column with a stride each, a pixel has four (bsri_dev_channels).
+   The order of what is done to a sum is the same there. */
 __device__ __forceinline__ void bsri_conv_eight(const bsri_dev_conv_mma &m, float alpha, float beta, float (&v)[8],
                                                 const int4 &at, int64_t row, int n) {
     const bsri_dev_product &p = m.of.of;
@@ -8676,6 +8792,11 @@ __device__ __forceinline__ void bsri_conv_mma_store(const bsri_dev_conv_mma &m, 
                after the last step: 16 x 64 sums for each warp, rows of BSRI_MMA_PAD
      static:   bsri_conv_mma_storage: pixels and taps of the tile by address, a part of its list of blocks
 
+   __syncthreads is the only barrier: two around what thread 0 writes of a tile; those of bsri_conv_mma_look(), between what its
+   threads write and read; one when a part of the list is there and one when its last step is multiplied; in a step one: it is
+   there for all, and the stage of the step before may be filled; one when pixels are known as the epilogue wants them.
+   Fragments: as mma.sync has them (see bsri_product_mma); rows of a tile are channels, its columns pixels.
+
    Order: 1. All threads work out where pixels and taps are, and list up to BSRI_CONV_LIST blocks.
           2. Steps of these blocks go through the stages: a copy of 16 bytes for each piece, whose address is a pixel's and a
              tap's, or zeros beside the image; three steps are on their way while one is multiplied.
@@ -8877,7 +8998,23 @@ __device__ __forceinline__ void bsri_conv_weights_store(const bsri_dev_conv_weig
 #endif
 /* bsri_conv_weights_mma: as bsri_conv_mma, but products are pixels, 32 or 16 of a step: their channels of dy (lines of rows of
    the tile) and of x (lines of columns). Addresses of 256 pixels are worked out at a time, while the last steps before them are
-   multiplied. */
+   multiplied. A tile is some stored blocks of a row, or a part of one; m.shares CTAs may share its pixels.
+
+   Shared memory:
+     dynamic:  BSRI_CONV_STAGES times stage_bytes, in each of them
+       0       dy: of each row of warps KS x MW
+       b_at    x: KS pixels of 64 columns for each column of warps
+               after the last step: 16 x 64 sums for each warp, rows of BSRI_MMA_PAD
+     static:   bsri_conv_weights_storage: addresses of pixels, twice, and of columns; the tile
+
+   __syncthreads is the only barrier: two around what thread 0 writes of a tile; in a step one: it is there for all, and the stage
+   of the step before may be filled; one more where addresses of the next pixels were written; one before sums are.
+   Fragments: as mma.sync has them (see bsri_product_mma), both operands transposed; rows are those of a block, columns its own.
+
+   Order: 1. The tile by bisection; addresses of its columns.
+          2. Step by step, three ahead: addresses where a round of pixels begins, copies of 16 bytes, zeros beside the image.
+          3. Each step is multiplied.
+          4. Sums go through shared memory to the blocks; of a share to m.part, and bsri_conv_weights_add() adds shares up. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_conv_weights_mma(const __grid_constant__ bsri_dev_conv_weights_mma m BSRI_GATE) {
@@ -12253,7 +12390,9 @@ template <class L> struct bsri_decode_warp {
             }
         }
     }
-    /* What stands between product and softmax; whether a score of a key that is there was forbidden. */
+    /* What stands between product and softmax; whether a score of a key that is there was forbidden. Not by
+       bsri_dev_modify_column(): rows of a tile are of several heads, keys come by a list, and what this kernel takes (softcap,
+       slopes, the window) needs nothing but its registers. */
     __device__ __forceinline__ bool modify(scores &s, const int *keys, const int *whole) const {
         bool shield = false;
         if (m.modified) {
@@ -12748,7 +12887,9 @@ struct bsri_dev_turn : bsri_dev_query {
         lse = bsri_dev_number<F>(norm, p.f.lse.dtype, at * p.f.lse.row_stride), delta = sum;
         if (!(lse < bsri_dev_inf<F>())) lse = bsri_dev_nan<F>();
     }
-    /* Of a score that is allowed by lengths: s: scaled, dp: d_out v^T, value: element of the mask's values. */
+    /* Of a score that is allowed by lengths: s: scaled, dp: d_out v^T, value: element of the mask's values. The steps are those
+       of modify(), which is not called, as what is between them is needed: the softcap's derivative, and the score before the
+       user's function. */
     template <class F>
     __device__ __forceinline__ bsri_dev_part<F> part(const bsri_dev_gradient &p, F s, F dp, int64_t at_row, int64_t col,
                                                      int64_t value, bool full, F lse, F delta) const {
@@ -13927,6 +14068,11 @@ __device__ __forceinline__ void bsri_gradient_consume(const bsri_dev_gradient_fl
    lines_empty    their warps    a lane each: fragments are loaded, or products done fetching warp    number + 1
    order_empty[2] their warps    a lane each: the turn is over, outputs are stored   fetching warp    round + 1
    A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
+
+   Fragments: scores and dp of a step are wgmma's 64 x 64: s[4 n + e] of lane l of a warpgroup's warp w is line 16 w + l / 4 +
+   8 (e / 2) of its 64, column 8 n + l % 4 * 2 + e % 2 of the step's (see row(), pair()). pack() makes of them what wgmma takes
+   from registers as a left operand: a[i] has columns 16 i to 16 i + 15. Sums: the same of HD columns. S::RS: lines are such
+   operands, too, by ldmatrix.
 
    Order: 1. bsri_gradient_orders() has written what is to be done in each turn: for each item that is summed into a work tile.
           2. A fetching warp takes a work tile and goes through its turns' blocks, 64 columns a stage; a turn's end is a stage

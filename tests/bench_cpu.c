@@ -83,6 +83,7 @@ static uint16_t half(float x, int dtype) { /* close enough: rounds toward zero, 
     sign = (u >> 16) & 0x8000u, u &= 0x7fffffffu;
     return (uint16_t)(u < 0x38800000u ? sign : sign | ((u - 0x38000000u) >> 13));
 }
+/* Not t_random() and t_matrix(): operands are large, dense in memory and never compared; a benchmark has no test harness. */
 static void *random_array(int64_t n, int dtype) {
     char *p = (char *)allocate(n * (int64_t)bsr_dtype_size(dtype) + 64, 1);
     int64_t i;

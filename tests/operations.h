@@ -40,6 +40,8 @@
     X(pool_blocks, BSR_OP_POOL_BLOCKS, 0, 0, 1u << 5)
 /* So does this one, which test_attention_backward.c calls at random and with errors. */
 #define T_GRADIENTS(X) X(attention_backward, BSR_OP_ATTENTION_BACKWARD, 1, 0, 7u << 9)
+/* And this one, as that program does, too; its operands come in arrays. */
+#define T_MERGES(X) X(attention_merge, BSR_OP_ATTENTION_MERGE, 0, 0, 3u << 4)
 /* So does this one, whose operands come in an array. */
 #define T_SUMS(X) X(sum_mm, BSR_OP_SUM_MM, 1, 0, 1u << 5)
 /* They build a matrix, a view, a mask or lists. */

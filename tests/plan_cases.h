@@ -21,6 +21,7 @@ typedef struct plan_shape {
 } plan_shape;
 static int64_t plan_block_cols(const plan_shape *x) { return x->c ? x->c : x->b; }
 
+/* Not bt_random(): golden plans and what costs were fitted to are these shapes, and no test harness is here. */
 static uint64_t plan_state; /* of the random numbers */
 static uint64_t plan_draw(uint64_t below) {
     plan_state = plan_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

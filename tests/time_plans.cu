@@ -43,6 +43,7 @@ static void check(cudaError_t e) {
     fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(e));
     exit(1);
 }
+/* Not t_random(): gigabytes are filled where they are, on the GPU. */
 static __global__ void fill(void *data, int dtype, int64_t n) {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         uint64_t z = (uint64_t)(i + 1) * UINT64_C(0x9e3779b97f4a7c15);

@@ -397,6 +397,18 @@ static bsr_status call_attention_backward(const bsr_context *ctx, const bsr_exec
                                   bt_below(4) ? &dq : NULL, bt_below(4) ? &dk : NULL, bt_below(4) ? &dv_ : NULL, ex);
 }
 
+static bsr_status call_attention_merge(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float(), result = bt_below(2) || dtype == BSR_F64 ? dtype : (int)BSR_F32;
+    const int norm = (int)PICK(BSR_F32, BSR_F64);
+    const int64_t rows = bt_range(1, 300), dv = bt_range(1, 200), count = bt_range(1, 5);
+    const t_shape batch = draw_batch();
+    bsr_dense x[5], y[5], out = dense(rows, dv, result, batch, 1), lse = dense(rows, 1, norm, batch, 1);
+    int64_t i;
+    for (i = 0; i < count; i++)
+        x[i] = dense(rows, dv, dtype, narrower(batch), 0), y[i] = dense(rows, 1, norm, narrower(batch), 0);
+    return bsr_attention_merge(ctx, count, x, y, &out, bt_below(3) ? &lse : NULL, ex);
+}
+
 static bsr_status call_map(const bsr_context *ctx, const bsr_exec *ex) {
     static const int all[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8, BSR_I32, BSR_I64, BSR_BOOL};
     const t_shape batch = draw_batch();
@@ -822,6 +834,7 @@ static const operation operations[] = {
 #define X(name, op, tiers, waits, ...) {#name, op, call_##name, waits},
     T_OPERATIONS(X)
     T_GRADIENTS(X)
+    T_MERGES(X)
 #undef X
 };
 

@@ -41,7 +41,8 @@ enum { SINGLE, OWN, OWN_CROW, SHARED, RAGGED, TWO_DIMS, FORMS };
 static const char *const form_names[] = {"single", "patterns", "row pointers of their own", "shared", "ragged", "two dimensions"};
 
 static bsri_batch all_patterns(const bsr_matrix *m, bsr_matrix *one) { return bsri_patterns(m, one); }
-/* A random legal pattern of n blocks. */
+/* A random legal pattern of n blocks. Not t_matrix(): patterns alone are wanted, of each form by its name, in arrays that end
+   where they end, so that a sanitizer sees what is read behind them. */
 static void fill(const bsr_matrix *m, void *crow, void *col, int64_t first, int64_t n) {
     const int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m);
     int64_t left = n, at = first;

@@ -242,7 +242,7 @@ struct gm_call {
     int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
-    bsr_dense dense[24];
+    bsr_dense dense[60]; /* bsr_attention_merge takes 2 times 28, and two */
     bsr_matrix matrix[8];
     bsr_epilogue epilogue[2] = {}; /* a chain has two */
     bsr_scales scales[4];
@@ -759,6 +759,25 @@ TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *in
         true, GM_HOST { return bsr_sum_mm(c, beta, input, terms, count, epilogue, out, e); },
         GM_HOST { return bsr_sum_mm(c, beta, there_input, terms ? there : nullptr, count, there_epilogue, there_out, e); });
 }
+TF bsr_status gm_attention_merge(const bsr_context *ctx, int64_t count, const bsr_dense *x, const bsr_dense *y,
+                                 const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
+    gm_call g("bsr_attention_merge", ctx, exec);
+    const bsr_dense *there[2][28] = {};
+    for (int64_t i = 0; i < count && count <= 28; i++) { /* more are refused, and may not be there */
+        if (x) there[0][i] = g.map(&x[i]);
+        if (y) there[1][i] = g.map(&y[i]);
+    }
+    const auto there_out = g.map(out, true), there_lse = g.map(lse, true);
+    return g.run(
+        true, GM_HOST { return bsr_attention_merge(c, count, x, y, out, lse, e); },
+        GM_HOST {
+            bsr_dense parts[2][28] = {}; /* whose places on the device are known now */
+            for (int i = 0; i < 28; i++)
+                for (int which = 0; which < 2; which++)
+                    if (there[which][i]) parts[which][i] = *there[which][i];
+            return bsr_attention_merge(c, count, x ? parts[0] : nullptr, y ? parts[1] : nullptr, there_out, there_lse, e);
+        });
+}
 /* The others build. */
 TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x,
                                        const bsr_exec *exec) {
@@ -1171,6 +1190,7 @@ T_OPERATIONS(X)
 #define bsr_sampled_chain_mm gm_sampled_chain_mm
 #define bsr_attention gm_attention
 #define bsr_attention_backward gm_attention_backward
+#define bsr_attention_merge gm_attention_merge
 #define bsr_validate gm_validate
 #define bsr_to_dense gm_to_dense
 #define bsr_from_dense gm_from_dense
