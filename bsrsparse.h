@@ -145,9 +145,9 @@
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    WORKSPACE THAT PAYS
-     On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
-     workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
-     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
+     On CUDA products, sampled products and attention run without a workspace, but some run faster with one: the plan of a query
+     names it in workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the
+     same, slower; only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
@@ -1781,6 +1781,11 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
+   Many queries on CUDA: tier wgmma (sm_90a) takes f16 and bf16 with heads of 1 to 256 columns, up to two batch dimensions and
+   rows that start at multiples of 16 bytes (others are copied into the workspace that a query names). To 128 columns it takes
+   any blocks and all options, but for pages, a mask with fewer heads than q, and, where sides of blocks are no multiples of 16,
+   mask values, and block kinds beside a mask function or a key padding that multiplies. Above 128: blocks with sides of 16 n, and
+   causal, windows, kinds, lengths, sinks and row_max alone. Tier mma (sm_80 and up): heads to 128, options up to `extra`.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -19137,7 +19142,7 @@ template <class T, int HD_, int WAY> struct bsri_flex : bsri_tile {
     static constexpr int STAGES = HD == 64 ? 6 : STREAMS == 1 ? 5 : 4, MOST = OPTIONS ? 2 * STAGES : STAGES;
     static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
     static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
-    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE, CONTROL = (HD == 64 ? 20 : HD == 128 ? 15 : STREAMS + 3) << 10;
+    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE, CONTROL = (HD == 64 ? 20 : HD == 128 ? 15 : 2 * STREAMS + 1) << 10;
     static constexpr int BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
     static constexpr int REGISTERS = HD == 64 ? 192 : HD == 128 ? 200 : 208; /* of a thread that multiplies */
