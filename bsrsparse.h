@@ -19142,7 +19142,8 @@ template <class T, int HD_, int WAY> struct bsri_flex : bsri_tile {
     static constexpr int STAGES = HD == 64 ? 6 : STREAMS == 1 ? 5 : 4, MOST = OPTIONS ? 2 * STAGES : STAGES;
     static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
     static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
-    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE, CONTROL = (HD == 64 ? 20 : HD == 128 ? 15 : 2 * STREAMS + 1) << 10;
+    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE;
+    static constexpr int CONTROL = (HD == 64 ? 20 : HD == 128 ? 15 : 2 * STREAMS + 1) << 10;
     static constexpr int BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
     static constexpr int REGISTERS = HD == 64 ? 192 : HD == 128 ? 200 : 208; /* of a thread that multiplies */

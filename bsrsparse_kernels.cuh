@@ -11896,7 +11896,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>attention-flex-plan: f16 and bf16 on Hopper: what warps tell each other, which query tile is next */
+/* >>attention-flex-plan: the same with options, long heads, any blocks: plans                     */
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_WGMMA_CODE
@@ -12471,8 +12471,8 @@ template <class S> struct bsri_flex_producer {
         if (lane() == 0) bsri_mbarrier_expect_tx(bsri_smem_address(&c.q_full[q.stage]), m.k_atoms * lines);
         __syncwarp();
         if (lane() < m.k_atoms)
-            bsri_tma_load(memory + q.stage * bytes + lane() * lines, &m.map[0], bsri_smem_address(&c.q_full[q.stage]), lane() * 64,
-                          row, c0, c1);
+            bsri_tma_load(memory + q.stage * bytes + lane() * lines, &m.map[0], bsri_smem_address(&c.q_full[q.stage]),
+                          lane() * 64, row, c0, c1);
         q.advance();
     }
     /* Keys or values into a stage that is free; atoms: of 64 elements. */
@@ -12735,7 +12735,7 @@ template <class S> struct bsri_flex_warp {
         : m(m_), note(note_), t(t_), scratch(warps + thread / 32 * S::SCRATCH),
           row(t_.row + (m_.joined ? thread / 16 : thread / 16 % 8) / 2 * 16), block_row(block_row_), lane(thread % 32),
           quad(lane / 4), pair(lane % 4 * 2) {}
-    __device__ __forceinline__ bool stored(int piece) const { return (S::OPTIONS && m.odd) || note.rows >> (4 * piece + block_row) & 1; }
+    __device__ __forceinline__ bool stored(int piece) const { return m.odd || note.rows >> (4 * piece + block_row) & 1; }
     __device__ __forceinline__ bool full(int piece) const { return note.full >> (4 * piece + block_row) & 1; }
     /* Where the numbers of a piece of 16 bytes stand: what lanes read at a time is in all banks. line: pieces of a row. */
     static __device__ __forceinline__ uint32_t at(int size, int line, int r, int chunk) {
@@ -12748,11 +12748,13 @@ template <class S> struct bsri_flex_warp {
         const int64_t inner = (uint32_t)row % (uint32_t)p.mask.block_rows;
         const int64_t col = (uint32_t)note.key[piece] % (uint32_t)p.mask.block_cols;
         return bsri_dev_at(p.mask.values, p.mask.dtype,
-                           bsri_flex_item(m, t.item).offset(m, BSRI_FLEX_VALUES) + note.place[piece][block_row] * p.ms[0] + inner * p.ms[1] + col * p.ms[2]);
+                           bsri_flex_item(m, t.item).offset(m, BSRI_FLEX_VALUES) + note.place[piece][block_row] * p.ms[0] +
+                               inner * p.ms[1] + col * p.ms[2]);
     }
     __device__ __forceinline__ const char *relative(int piece) const {
         const bsr_dense &d = m.p.relative;
-        return bsri_flex_item(m, t.item).bias(m, BSRI_FLEX_RELATIVE, d) + bsri_dev_bias_at(&d, row, note.key[piece]) * bsri_dev_size(d.dtype);
+        return bsri_flex_item(m, t.item).bias(m, BSRI_FLEX_RELATIVE, d) +
+               bsri_dev_bias_at(&d, row, note.key[piece]) * bsri_dev_size(d.dtype);
     }
     /* Asks for a source's numbers by copies of 16 bytes as they are. */
     __device__ __forceinline__ void ask(int which) const {
@@ -12902,7 +12904,7 @@ template <class S> struct bsri_flex_warp {
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const mask bits = S::OPTIONS && m.odd ? open & note.bits[row - t.row + quad + 8 * h] : open;
+            const mask bits = m.odd ? open & note.bits[row - t.row + quad + 8 * h] : open;
 #pragma unroll
             for (int n = 0; n < S::KEYS / 8; n++) {
                 const uint32_t two = (uint32_t)(bits >> 32 * (n / 4)) >> pair;
@@ -12918,7 +12920,7 @@ template <class S> struct bsri_flex_warp {
         if (m.pads & 1) pad(s);
         if (m.functions) functions(s);
         if (m.source[2].there) meet(s, 2);
-        if ((m.pads & 2) || (S::OPTIONS && m.odd && (flags & BSRI_FLASH_MASKED))) forbid(s);
+        if ((m.pads & 2) || (m.odd && (flags & BSRI_FLASH_MASKED))) forbid(s);
         return m.source[0].there || m.source[1].there || m.source[2].there || m.pads || m.functions || m.odd;
     }
     /* Probabilities that are dropped become 0. Of four columns one call has all the words: of two lanes that have these columns
@@ -13440,7 +13442,7 @@ __device__ __forceinline__ void bsri_flex_consume(const bsri_dev_flex &m, bsri_f
 
 /* bsri_attention_flex: a CTA stays and takes query tiles. Where both multiplying warpgroups share a stream of keys they are
    joined, else each has its own.
-   Its tile is the choice of bsri_wgmma_choose_attention() (>>cuda-plan-rows).
+   Its tile is the choice of bsri_flex_choose() (>>cuda-plan-rows).
 
    Threads: warpgroups 0 and 1 multiply (REGISTERS each), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
    warpgroup 2 (the rest of 504) warp i fetches for stream i, and warp 3 plans tiles for all.
