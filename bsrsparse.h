@@ -146,9 +146,9 @@
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    WORKSPACE THAT PAYS
-     On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
-     workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
-     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
+     On CUDA products, sampled products and attention run without a workspace, but some run faster with one: the plan of a query
+     names it in workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the
+     same, slower; only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
@@ -1786,6 +1786,11 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    up, heads of 8 to 256 columns in steps of 8, no mask values, biases, functions, dropout) query rows of the heads that share
    keys, values and pattern are then packed into tiles, and keys are cut into parts where the workspace of a query has room for
    their sums (bsr_plan.split, .order: so many keys); bits depend on sizes, parts and GPU model alone.
+   Many queries on CUDA: tier wgmma (sm_90a) takes f16 and bf16 with heads of 1 to 256 columns, up to two batch dimensions and
+   rows that start at multiples of 16 bytes (others are copied into the workspace that a query names). To 128 columns it takes
+   any blocks and all options, but for pages, a mask with fewer heads than q, and, where sides of blocks are no multiples of 16,
+   mask values, and block kinds beside a mask function or a key padding that multiplies. Above 128: blocks with sides of 16 n, and
+   causal, windows, kinds, lengths, sinks and row_max alone. Tier mma (sm_80 and up): heads to 128, options up to `extra`.
    Order: s = scale q.k; soft-cap; + mask value; + relative_bias; + slopes; + key padding; score function; then causal, window,
    lengths, boolean masks and the mask function forbid (an added -inf forbids too); the sink joins the sum last. What is
    forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of
@@ -18753,8 +18758,9 @@ enum { BSRI_BIAS_ELEMENTS, BSRI_BIAS_LINES, BSRI_BIAS_NUMBER }; /* a gradient of
    values through a ring of stages, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
    share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
    four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the stages is K0, K1, V0, K2, V1,
-   ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
-enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
+   ..., that of their use: the scores of a key tile are formed while the values of the one before are added up.
+   MASKED: something is not stored for all rows; EDGED (bsri_dev_flex only): a limit of keys lies in the tile. */
+enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8, BSRI_FLASH_EDGED = 16 };
 
 enum {
     BSRI_FLASH_Q,
@@ -18779,6 +18785,59 @@ typedef struct bsri_dev_flash {
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
+
+/* The same design with everything else, a kernel of its own so that the plain one stays as small as it is: what stands between
+   product and softmax, limits of keys, heads to 256, blocks of any sides. Blocks whose sides are multiples of 16 are fetched by
+   pieces that lie in one block and forbidden by warps; others (odd) by units of 16 keys, with one bit for each score. */
+enum {
+    BSRI_FLEX_Q,
+    BSRI_FLEX_K,
+    BSRI_FLEX_V,
+    BSRI_FLEX_OUT,
+    BSRI_FLEX_LSE,
+    BSRI_FLEX_MAX,
+    BSRI_FLEX_RELATIVE,
+    BSRI_FLEX_PADDING,
+    BSRI_FLEX_SLOPES,
+    BSRI_FLEX_SINKS,
+    BSRI_FLEX_CROW,
+    BSRI_FLEX_COL,
+    BSRI_FLEX_VALUES,
+    BSRI_FLEX_OPERANDS
+};
+
+/* Query tiles are dealt by windows of neighbours, which share keys in the L2, the longest of a window first, to the streams that
+   have the least to do (note N24). Lengths are sorted by bins; what is in the last one, four times the mean and more, is long. */
+enum { BSRI_FLEX_WINDOW = 4 * BSRI_FLASH_GRID, BSRI_FLEX_BINS = 64, BSRI_FLEX_PLANS = 2 };
+
+/* What a score meets before it is forbidden or not: it is multiplied by the scale at once, capped, lowered by its distance. */
+enum { BSRI_CHANGE_SCALE = 1, BSRI_CHANGE_CAP = 2, BSRI_CHANGE_SLOPE = 4 };
+/* A matrix of numbers that meets the scores element by element. */
+typedef struct bsri_flex_source {
+    int32_t there, dtype;
+    int32_t raw; /* bytes of an element that 16-byte copies bring as they are, 1, 2 or 4; 0: it becomes f32 on the way */
+} bsri_flex_source;
+
+typedef struct bsri_dev_flex {
+    bsri_dev_attention p;
+    bsri_tensor_batch batch[3]; /* of q, k, v */
+    int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
+    int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
+    int32_t narrow;                                 /* a head has less columns than the kernel */
+    int32_t k_columns, v_columns, k_atoms, v_atoms; /* of a head that are multiplied; atoms of 64 that are fetched of k, of v */
+    int32_t overhead;                  /* what a tile takes beside its blocks, in blocks */
+    int64_t scan;                      /* tiles that are looked through for long ones at first; 0: none are */
+    int32_t joined, odd;               /* both warpgroups share a stream; blocks of other sides */
+    int32_t changes;                   /* BSRI_CHANGE_ */
+    float lazy;                        /* the output is rescaled when a row's maximum has grown by this power of two */
+    float natural;                     /* scores in registers times this are scores */
+    float cap, per_cap;                /* soft-cap; what a score is multiplied by to be a part of it */
+    int32_t pads, functions;           /* 1: numbers of each key are added, 2: they forbid; score or mask functions are called */
+    bsri_flex_source source[3];       /* additive values, relative bias; boolean values, which come after the functions */
+    int32_t ahead, reserved;           /* the source that is asked for before its scores are formed */
+    int64_t step[BSRI_FLEX_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
+    bsri_tma_map map[3];
+} bsri_dev_flex;
 
 /* Few queries: query rows of the heads that share keys, values and pattern are packed, row by row of a block row and head by
    head, and cut into tiles; the keys of a block row are cut into parts, so many in the order of its list, the rest in the last
@@ -19128,6 +19187,27 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
     static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
+/* WAY: one stream for both warpgroups, a stream for each, or, with everything between product and softmax, either as the call
+   says (OPTIONS): then a stream has the memory of two where there is one, and each warp has room for 16 rows of scores. */
+enum { BSRI_FLEX_ONE, BSRI_FLEX_TWO, BSRI_FLEX_OPTIONS };
+template <class T, int HD_, int WAY> struct bsri_flex : bsri_tile {
+    typedef T type;
+    static constexpr bool OPTIONS = WAY == BSRI_FLEX_OPTIONS;
+    static constexpr int HD = HD_, HEAD = HD, STREAMS = WAY == BSRI_FLEX_ONE ? 1 : 2, WARPGROUPS = 3 - STREAMS, ATOMS = HD / 64;
+    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = OPTIONS ? 64 : 64 / STREAMS;
+    static constexpr int PIECES = KEYS / 16, LISTS = OPTIONS ? 64 : 4, LOADS = (BSRI_FLASH_GRID * STREAMS + 31) / 32;
+    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2, QUERIES = HD == 64 ? 2 : 1;
+    static constexpr int STAGES = HD == 64 ? 6 : STREAMS == 1 ? 5 : 4, MOST = OPTIONS ? 2 * STAGES : STAGES;
+    static constexpr int LINE = KEYS + 4, ALONE = OPTIONS ? 256 : 0; /* floats of a line; bytes of a row alone */
+    static constexpr int SCRATCH = OPTIONS ? 16 * LINE * 4 + ALONE : 0; /* of a warp: 16 lines, a row alone */
+    static constexpr int STREAM = QUERIES * QUERY + STAGES * STAGE;
+    static constexpr int CONTROL = (HD == 64 ? 20 : HD == 128 ? 15 : 2 * STREAMS + 1) << 10;
+    static constexpr int BYTES = STREAMS * STREAM + 8 * SCRATCH + CONTROL;
+    static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
+    static constexpr int REGISTERS = HD == 64 ? 192 : HD == 128 ? 200 : 208; /* of a thread that multiplies */
+    static_assert(OPTIONS ? HD <= 128 : HD == 256, "others spill, or are the plain kernel's");
+    static_assert(BYTES <= 227 << 10, "too much shared memory");
+};
 
 /* Of TEAM warps each has 16 MT rows of a tile; they share 16 TEAM keys at a time. */
 template <class T, int HD_, int TEAM_, int MT_> struct bsri_decode_tile : bsri_tile {
@@ -19217,6 +19297,8 @@ enum {
     BSRI_FOR_BIASED, /* the same with biases; */
     BSRI_FOR_PIECES, /* in f64 */
     BSRI_FOR_ATTENTION,
+    BSRI_FOR_FLEX, /* with options, heads to 256, any blocks: its tile's ways */
+    BSRI_FOR_FLEX_OPTIONS,
     BSRI_FOR_DECODE, /* attention of few queries, */
     BSRI_FOR_DECODE_MERGE, /* and of parts */
     BSRI_FOR_GRADIENT, /* of attention: by queries and by keys, */
@@ -19478,6 +19560,8 @@ enum {
     X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
     X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_ATTENTION_FLEX(X, name, n, D, of, ...) \
+    X(ATTENTION_FLEX_##name##_##D, n, of, WGMMA, D, 16, NONE, bsri_attention_flex, bsri_flex<__VA_ARGS__>)
 #define BSRI_KERNELS_DECODE(X, name, n, D, ...) \
     X(ATTENTION_DECODE_##name##_##D, n, DECODE, MMA, D, 1, NONE, bsri_attention_decode, bsri_decode_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_DECODE_HALF(X, D, T, n)                 \
@@ -19489,7 +19573,7 @@ enum {
     BSRI_KERNELS_DECODE(X, 64X128, n + 5, D, T, 128, 2, 2)   \
     BSRI_KERNELS_DECODE(X, 16X256, n + 6, D, T, 256, 1, 1)   \
     BSRI_KERNELS_DECODE(X, 64X256, n + 7, D, T, 256, 4, 1)
-#define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
+#define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma, flex)                       \
     BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
     BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
     BSRI_KERNELS_ATTENTION_MMA(X, 64_OPTIONS, mma + 2, D, T, 64, 1, true)      \
@@ -19497,15 +19581,19 @@ enum {
     BSRI_KERNELS_ATTENTION_WGMMA(X, 64_SHARED, wgmma + 0, D, T, 64, true)      \
     BSRI_KERNELS_ATTENTION_WGMMA(X, 64, wgmma + 1, D, T, 64, false)            \
     BSRI_KERNELS_ATTENTION_WGMMA(X, 128_SHARED, wgmma + 2, D, T, 128, true)    \
-    BSRI_KERNELS_ATTENTION_WGMMA(X, 128, wgmma + 3, D, T, 128, false)
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 128, wgmma + 3, D, T, 128, false) \
+    BSRI_KERNELS_ATTENTION_FLEX(X, 256_SHARED, flex + 0, D, FLEX, T, 256, BSRI_FLEX_ONE)                 \
+    BSRI_KERNELS_ATTENTION_FLEX(X, 256, flex + 1, D, FLEX, T, 256, BSRI_FLEX_TWO)                        \
+    BSRI_KERNELS_ATTENTION_FLEX(X, 64_OPTIONS, flex + 2, D, FLEX_OPTIONS, T, 64, BSRI_FLEX_OPTIONS)      \
+    BSRI_KERNELS_ATTENTION_FLEX(X, 128_OPTIONS, flex + 3, D, FLEX_OPTIONS, T, 128, BSRI_FLEX_OPTIONS)
 #define BSRI_KERNELS_ATTENTION(X)                                                                         \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                          \
     BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
     BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370)                   \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370, 960)                   \
     BSRI_KERNELS_DECODE_HALF(X, F16, bsri_mma_f16, 850))                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375)                \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375, 970)                \
     BSRI_KERNELS_DECODE_HALF(X, BF16, bsri_mma_bf16, 858))                                                \
     BSRI_WHEN(BSRI_HAS_HALF,                                                                              \
     X(ATTENTION_DECODE_MERGE, 866, DECODE_MERGE, MMA, F32, 1, NONE, bsri_attention_decode_merge, bsri_decode_merge_tile))
@@ -22499,6 +22587,116 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
         return bsri_no(BSR_WHY_DENSE);
     return c;
 }
+static void bsri_flex_steps(bsri_dev_flex *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse, &p->row_max, &p->relative, &p->padding, &p->slopes, &p->sinks};
+    for (int i = 0; i < BSRI_FLEX_CROW; i++) bsri_flash_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_flash_step(m->step[BSRI_FLEX_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_flash_step(m->step[BSRI_FLEX_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+    bsri_flash_step(m->step[BSRI_FLEX_VALUES], p->mask.batch_dims, p->mask.batch, p->mask.values_batch_stride);
+}
+/* Are an operand's rows contiguous, and each the start of an aligned piece of 16 bytes? The copy engine fills up with zeros. */
+static int bsri_flex_rows_fit(const bsr_dense *d) {
+    if (d->rows > 1 && (d->row_stride % 8 || d->row_stride < d->cols)) return 0;
+    return (d->col_stride == 1 || d->cols == 1) && bsri_dense_aligned(d, 8);
+}
+/* Half, three quarters or all of the columns that a kernel has. */
+static int32_t bsri_flex_columns(int64_t cols, int32_t head) {
+    return head == 64 || cols > head / 4 * 3 ? head : cols > head / 2 ? head / 4 * 3 : head / 2;
+}
+/* Numbers that meet the scores element by element: aligned pieces of 16 bytes come as they are. */
+static bsri_flex_source bsri_flex_source_of(int dtype, int forbids, int along, int64_t row, int aligned) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    const int type = bsri_is_half(dtype) || dtype == BSR_F32 || (forbids && (dtype == BSR_BOOL || dtype == BSR_I8));
+    bsri_flex_source x;
+    x.there = 1, x.dtype = dtype, x.raw = type && along && row * size % 16 == 0 && aligned ? (int32_t)size : 0;
+    return x;
+}
+static bsri_flex_source bsri_flex_values_of(const bsri_dev_attention *p, int forbids) {
+    const bsr_matrix *a = &p->mask;
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(a->dtype);
+    const int aligned = p->ms[0] % unit == 0 && bsri_aligned(a->values, a->dtype, a->batch_dims, a->batch,
+                                                             a->values_batch_stride, unit);
+    return bsri_flex_source_of(a->dtype, forbids, p->ms[2] == 1, p->ms[1], aligned);
+}
+/* What stands between product and softmax. */
+static void bsri_flex_describe(bsri_dev_flex *m) {
+    const bsri_dev_attention *p = &m->p;
+    const int matrix = p->relative.data && p->relative.rows > 1;
+    if (p->flags & BSR_ATTENTION_MASK_ADDITIVE) m->source[0] = bsri_flex_values_of(p, 0);
+    if (matrix)
+        m->source[1] = bsri_flex_source_of(p->relative.dtype, 0, p->relative.col_stride == 1 && p->relative.cols > 1,
+                                            p->relative.row_stride,
+                                            bsri_dense_aligned(&p->relative, 16 / (int64_t)bsr_dtype_size(p->relative.dtype)));
+    if (p->flags & BSR_ATTENTION_MASK_BOOLEAN) m->source[2] = bsri_flex_values_of(p, 1);
+    m->functions = p->score_function || p->mask_function;
+    m->pads = ((p->relative.data && !matrix) || (p->padding.data && p->padding_mode == BSR_MASK_ADD) ? 1 : 0) |
+              (p->padding.data && p->padding_mode == BSR_MASK_MUL ? 2 : 0);
+    m->ahead = m->source[0].there ? 0 : m->source[1].there ? 1 : m->source[2].there && !m->functions ? 2 : -1;
+    if (m->ahead >= 0 && !m->source[m->ahead].raw) m->ahead = -1;
+    m->changes = (p->softcap > 0 ? BSRI_CHANGE_CAP : 0) | (p->slopes.data ? BSRI_CHANGE_SLOPE : 0);
+    if (m->changes || m->source[0].there || matrix || (m->pads & 1) || p->score_function || !(p->scale > 1e-30))
+        m->changes |= BSRI_CHANGE_SCALE;
+    m->natural = m->changes ? 1.0f : (float)p->scale, m->p.unit = m->changes ? BSRI_DEV_LOG2E : (float)p->scale * BSRI_DEV_LOG2E;
+    m->cap = (float)p->softcap, m->per_cap = p->softcap > 0 ? (float)(1 / p->softcap) : 0;
+    m->lazy = p->row_max.data ? 0.0f : 8.0f;
+}
+/* How tiles are sorted by length, and whether long ones are looked for. rows: of a tile; head: its columns. */
+static void bsri_flex_lengths(bsri_dev_flex *m, int rows, int head) {
+    const bsri_dev_attention *p = &m->p;
+    const int64_t groups = bsri_ceil_div(rows, p->mask.block_rows), total = p->items * p->tiles;
+    const double mean = bsri_mean_blocks(&p->mask) / (double)bsri_max(1, p->block_rows) * (double)groups;
+    const double clocks = mean / (double)groups * (double)p->mask.block_cols * head / 8;
+    const int shared = !m->step[BSRI_FLEX_CROW][0] && !m->step[BSRI_FLEX_CROW][1];
+    m->length_bits = 0;
+    while (4.0 * mean >= (double)((int64_t)(BSRI_FLEX_BINS - 2) << m->length_bits)) m->length_bits++;
+    m->overhead = (int32_t)bsri_max(1, 128 / bsri_max(1, p->mask.block_cols)) * (int32_t)groups;
+    m->scan = shared ? p->tiles : total;
+    if (m->scan > 4096 && 3.0 * (double)m->scan > 2.0 * clocks) m->scan = 0;
+}
+static bsri_choice bsri_flex_choose(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_dev_flex *m) {
+    const int64_t head = bsri_max(p->q.cols, p->v.cols), br = p->mask.block_rows, bc = p->mask.block_cols;
+    const int dt = p->q.dtype, odd = br % 16 || bc % 16, joined = br % 128 == 0 && !odd;
+    const int between = (p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) || p->relative.data ||
+                        p->padding.data || p->score_function || p->mask_function || p->drops || p->softcap > 0 ||
+                        p->slopes.data || !(p->scale > 1e-30);
+    const int options = between || odd || head <= 128;
+    bsri_wanted w = bsri_want(options ? BSRI_FOR_FLEX_OPTIONS : BSRI_FOR_FLEX, BSRI_TIER_WGMMA, dt);
+    w.rows = joined && !options ? 128 : 64, w.head = head <= 64 ? 64 : head <= 128 ? 128 : 256;
+    bsri_choice c = bsri_yes(bsri_find(&w), options ? BSR_WHY_OPTIONS : joined ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    const int keys = c.tile_cols, rows = joined ? 128 : 64;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (!(fabs(p->scale) < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (head > 256 || !p->q.cols || !p->v.cols) return bsri_no(BSR_WHY_WIDE);
+    if (options && head > 128) return bsri_no(between ? BSR_WHY_MODIFIED : BSR_WHY_BLOCK);
+    if (!c.kernel) return c;
+    if (odd && (p->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return bsri_no(BSR_WHY_BLOCK);
+    if (odd && p->kind && (p->mask_function || (p->padding.data && p->padding_mode == BSR_MASK_MUL)))
+        return bsri_no(BSR_WHY_BLOCK);
+    if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
+    if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_flex_rows_fit(&p->q) || !bsri_flex_rows_fit(&p->k) || !bsri_flex_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    memset(m, 0, offsetof(bsri_dev_flex, map));
+    m->p = *p, m->p.vec2 = p->v.cols % 2 == 0 && bsri_attention_pairs(&p->out), m->joined = joined, m->odd = odd;
+    m->piece = bc % 16 ? 16 : bsri_flash_piece(bc, keys);
+    while (8 << m->piece_bits < m->piece) m->piece_bits++;
+    m->lane_bits = br % 64 == 0 ? 5 : br % 32 == 0 ? 4 : 3;
+    m->k_columns = bsri_flex_columns(p->q.cols, w.head), m->k_atoms = (int32_t)bsri_ceil_div(m->k_columns, 64);
+    m->v_columns = bsri_flex_columns(p->v.cols, w.head), m->v_atoms = (int32_t)bsri_ceil_div(m->v_columns, 64);
+    m->narrow = m->k_columns < w.head || m->v_columns < w.head;
+    m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
+    if (p->items * m->p.tiles > 0x40000000) return bsri_no(BSR_WHY_SIZE);
+    c.tile_rows = rows, c.grid = bsri_ceil_div(p->items * m->p.tiles, joined ? 1 : 2), c.pdl = 1;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), c.grid);
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    bsri_flex_describe(m), bsri_flex_steps(m), bsri_flex_lengths(m, rows, w.head);
+    if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
+        !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
+        !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))
+        return bsri_no(BSR_WHY_DENSE);
+    return c;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-gradient: attention's backward: walks, choice, parameters                          */
@@ -22841,6 +23039,7 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
     bsri_dev_flash wgmma;
+    bsri_dev_flex flex;
     bsri_dev_decode decode;
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
@@ -22849,8 +23048,11 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
     if (bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_decode_choose(ctx, p, compute, others, s, &m->decode));
     if (!others) s->refused[BSRI_TIER_WGMMA] = BSR_WHY_MODIFIED;
-    if (others && bsri_wants(s, BSRI_TIER_WGMMA))
-        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (others && bsri_wants(s, BSRI_TIER_WGMMA)) { /* the plain kernel where it can */
+        bsri_choice c = bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma);
+        if (!c.kernel) c = bsri_flex_choose(ctx, p, compute, &m->flex);
+        bsri_offer(s, BSRI_TIER_WGMMA, c);
+    }
     if (others && bsri_wants(s, BSRI_TIER_MMA))
         bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, BSRI_TIER_SIMT))
@@ -23246,6 +23448,32 @@ static int bsri_stage_sampled_of(const bsri_sampled *job, int whole, char *base,
     }
     t->job.mat1 = &t->mat1, t->job.mat2 = &t->mat2, t->s.flags = BSR_PLAN_STAGES_DENSE;
     return !t->s.failed && t->s.before.count;
+}
+/* --- stages of attention --- */
+
+typedef struct bsri_staged_attention {
+    bsri_attention job;
+    bsr_dense q, k, v;
+    bsri_stage s;
+} bsri_staged_attention;
+/* Rows of queries, keys and values in aligned pieces of 16 bytes. 0: they are so. */
+static int bsri_stage_attention_of(const bsri_attention *job, char *base, bsri_staged_attention *t) {
+    bsr_dense *const to[] = {&t->q, &t->k, &t->v};
+    memset(t, 0, sizeof *t), t->s.base = base, t->job = *job, t->q = *job->q, t->k = *job->k, t->v = *job->v;
+    for (int i = 0; i < 3; i++) {
+        const bsr_dense from = *to[i];
+        if (!from.cols || bsri_flex_rows_fit(&from)) continue;
+        *to[i] = bsri_stage_room(&t->s, &from, from.rows, from.cols, 0);
+        bsri_stage_copy(&t->s, &t->s.before, &from, to[i]);
+    }
+    t->job.q = &t->q, t->job.k = &t->k, t->job.v = &t->v, t->s.flags = BSR_PLAN_STAGES_DENSE;
+    return !t->s.failed && t->s.before.count;
+}
+/* About what tier simt takes, and another one, for so many scores. */
+static double bsri_attention_ns(const bsri_dev_attention *p, int tier) {
+    const double blocks = bsri_mean_blocks(&p->mask) * (double)(p->mask.block_rows * p->mask.block_cols);
+    const double products = blocks * (double)(p->q.cols + p->v.cols) * (double)p->items;
+    return 6000.0 + products / (tier == BSRI_TIER_SIMT ? 2500.0 : 25000.0);
 }
 static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
     const double numbers = bsri_mean_blocks(&p->out) * (double)(p->out.block_rows * p->out.block_cols);
@@ -24400,14 +24628,38 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
                             [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
+static int bsri_cuda_ask_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key,
+                                   bsri_dev_attention *p, bsri_attention_params *m, bsri_asking *a) {
+    bsri_cuda_describe(job, p);
+    if (!p->items || !p->q.rows || (!p->v.cols && !p->lse.data && !p->row_max.data)) return 0;
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, p, job->compute, s, m); });
+    return 1;
+}
+/* The same of a stage, which has the workspace: the kernel gets none. */
+static void bsri_cuda_ask_staged(const bsri_call *c, const bsri_staged_attention *t, const bsr_tune_row *key,
+                                 bsri_dev_attention *p, bsri_attention_params *m, bsri_asking *a) {
+    bsr_exec rest = *c->exec;
+    bsri_call inner = *c;
+    rest.workspace = NULL, rest.workspace_bytes = 0, rest.query = NULL, inner.exec = &rest;
+    bsri_cuda_ask_attention(&inner, &t->job, key, p, m, a);
+}
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
+    bsri_staged_attention t;
     bsri_dev_attention p;
     bsri_attention_params m;
-    bsri_cuda_describe(job, &p);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data && !p.row_max.data))
-        return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
-    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
-                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
+    bsri_asking a, b;
+    uint64_t offered;
+    if (!bsri_cuda_ask_attention(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    const int allowed = bsri_stage_allowed(c, &offered);
+    const double direct = allowed == 2 || !a.s.best.kernel ? INFINITY : bsri_attention_ns(&p, BSRI_TIER_SIMT);
+    if (allowed && (allowed == 2 || a.s.best.tier <= BSRI_TIER_SIMT) && bsri_is_half(p.q.dtype) && p.mask.nnz && !p.pages.table &&
+        bsri_stage_attention_of(job, bsri_stage_base(c), &t) && bsri_stage_fits(c, &t.s, offered) &&
+        bsri_attention_ns(&p, BSRI_TIER_MMA) + bsri_stage_ns(&t.s) < direct) {
+        bsri_cuda_ask_staged(c, &t, key, &p, &m, &b);
+        if (b.s.best.tier > BSRI_TIER_SIMT) return bsri_cuda_start(c, &b, key, plan, BSRI_PLAN_AND_RUN, &m, &t.s, NULL);
+        bsri_cuda_ask_attention(c, job, key, &p, &m, &a); /* the parameters that the stage's have overwritten */
+    }
+    return bsri_cuda_start(c, &a, key, plan, BSRI_PLAN_AND_RUN, &m, NULL, NULL);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

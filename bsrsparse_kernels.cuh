@@ -44,6 +44,10 @@
      attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load    which keys a query tile needs, fetching
      attention-wgmma         multiplying, softmax, kernel
+     attention-flex-plan     the same with options, long heads, any blocks: plans
+     attention-flex-load     which keys a query tile needs, fetching
+     attention-flex-scores   what happens to scores between product and softmax
+     attention-flex          multiplying, softmax, kernel
      attention-decode        few queries: heads packed into a tile, keys split among CTAs
      device-merge            one result of attention from partial ones
      gradient-scores         attention's backward: what happens to a score, which blocks a line has
@@ -855,6 +859,9 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define BSRI_WGMMA_SUMS_64 BSRI_WGMMA_TEN() BSRI_WGMMA_TEN(1) BSRI_WGMMA_TEN(2) "%30, %31"
+#define BSRI_WGMMA_SUMS_32 BSRI_WGMMA_TEN() "%10, %11, %12, %13, %14, %15"
+#define BSRI_WGMMA_SUMS_96 \
+    BSRI_WGMMA_TEN() BSRI_WGMMA_TEN(1) BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define BSRI_WGMMA_SUMS_128                                                                   \
     BSRI_WGMMA_TEN()                                                                          \
     BSRI_WGMMA_TEN(1)                                                                         \
@@ -873,6 +880,8 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t
                                                                                   "%121, %122, %123, %124, %125, %126, %127"
 #define BSRI_WGMMA_8(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
 #define BSRI_WGMMA_32(c, i) BSRI_WGMMA_8(c, i), BSRI_WGMMA_8(c, i + 8), BSRI_WGMMA_8(c, i + 16), BSRI_WGMMA_8(c, i + 24)
+#define BSRI_WGMMA_OUT_32(c) BSRI_WGMMA_8(c, 0), BSRI_WGMMA_8(c, 8)
+#define BSRI_WGMMA_OUT_96(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_8(c, 32), BSRI_WGMMA_8(c, 40)
 #define BSRI_WGMMA_OUT_64(c) BSRI_WGMMA_32(c, 0)
 #define BSRI_WGMMA_OUT_128(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32)
 #define BSRI_WGMMA_OUT_192(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64)
@@ -897,6 +906,10 @@ template <class T, int N, int TA = 0, int TB = 0> struct bsri_wgmma;
         }                                                                                                                 \
     };
 #define BSRI_WGMMA_FLOAT(T, type)                                                                                             \
+    BSRI_WGMMA_SHAPE(32, T, float, "+f", type, "%16", "%17", "%18", "%19", "%20", "%21", "%22", ", 1, 1, %19, %20",           \
+                     ", 1, 1, %22")                                                                                           \
+    BSRI_WGMMA_SHAPE(96, T, float, "+f", type, "%48", "%49", "%50", "%51", "%52", "%53", "%54", ", 1, 1, %51, %52",           \
+                     ", 1, 1, %54")                                                                                           \
     BSRI_WGMMA_SHAPE(64, T, float, "+f", type, "%32", "%33", "%34", "%35", "%36", "%37", "%38", ", 1, 1, %35, %36",           \
                      ", 1, 1, %38")                                                                                           \
     BSRI_WGMMA_SHAPE(128, T, float, "+f", type, "%64", "%65", "%66", "%67", "%68", "%69", "%70", ", 1, 1, %67, %68",          \
@@ -10354,6 +10367,52 @@ __device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at
     }
 }
 
+/* f(score, position) of n rows of a column, `step` floats apart: four at a time, so that their loads are on the way together. */
+template <class F>
+__device__ __forceinline__ void bsri_dev_user_column(float *x, int step, int n, const bsr_position *first, const F &f) {
+    bsr_position at = *first;
+    float v[4];
+#pragma unroll 1
+    for (int r = 0; r < n; r += 4) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) v[k] = x[(r + k) * step];
+#pragma unroll
+        for (int k = 0; k < 4; k++) at.row = first->row + min(r + k, n - 1), v[k] = f(v[k], &at);
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[(r + k) * step] = v[k];
+    }
+}
+__device__ __forceinline__ void bsri_dev_user_scores(int id, float *x, int step, int n, const bsr_position *first,
+                                                     const void *user_data) {
+    (void)x, (void)step, (void)n, (void)first, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_SCORES
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: \
+        return bsri_dev_user_column(x, step, n, first, [&](float v, const bsr_position *at) { return name(v, at, user_data); });
+        BSR_USER_SCORES(BSRI_X)
+#undef BSRI_X
+#endif
+        default: break;
+    }
+}
+__device__ __forceinline__ void bsri_dev_user_masks(int id, float *x, int step, int n, const bsr_position *first,
+                                                    const void *user_data) {
+    (void)x, (void)step, (void)n, (void)first, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_MASKS
+#define BSRI_X(name)                                                                                          \
+    case BSR_MASK_##name:                                                                                     \
+        return bsri_dev_user_column(x, step, n, first, [&](float v, const bsr_position *at) {                 \
+            return name(at, user_data) ? v : __int_as_float((int)0xff800000u);                                \
+        });
+        BSR_USER_MASKS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: break;
+    }
+}
+
 /* Philox4x32-10 for columns 4*group .. 4*group+3; as bsri_philox. */
 __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, int64_t row, int64_t head, int64_t batch) {
     uint32_t x0 = (uint32_t)group, x1 = (uint32_t)row, x2 = (uint32_t)head, x3 = (uint32_t)batch;
@@ -12033,9 +12092,1636 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     int32_t box[4] = {64, 0, 1, 1};
     if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, b)) return 0;
     box[1] = rows, size[0] = d->cols, size[1] = d->rows, size[2] = b->size[0], size[3] = b->size[1];
-    stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
+    stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * bsri_ceil_div(d->cols, 8) * 8;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-flex-plan: the same with options, long heads, any blocks: plans                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_WGMMA_CODE
+/* What consumers must know of a key tile. */
+template <class S, bool OPTIONS = S::OPTIONS> struct bsri_flex_stage {
+    int32_t key[S::PIECES];
+    uint32_t rows, full; /* four bits a piece: which of the stream's block rows store it, and which of those as full blocks */
+    int32_t flags;       /* BSRI_FLEX_ */
+    uint8_t held[S::PIECES]; /* keys of a piece that there are, by lengths */
+};
+template <class S> struct bsri_flex_stage<S, true> : bsri_flex_stage<S, false> {
+    int32_t place[S::PIECES][4]; /* of each block row the stored block */
+    uint64_t open, bits[64]; /* keys that padding does not forbid; odd blocks: that each row has */
+    alignas(16) float pad[S::KEYS];                          /* what is added to every row */
+};
+/* Limits of a query tile's keys: up to which one its first row may attend, its last; from which one on; how many there are. */
+struct bsri_flex_range {
+    int32_t low, high, first, last, k_rows;
+};
+/* A query tile, as the fetching warp sees it. */
+template <class S> struct bsri_flex_tile {
+    const void *columns; /* of its item's pattern */
+    const uint8_t *kinds;
+    const int32_t *counts;
+    int32_t item, row, end;         /* batch item; first row; 1: there are no more tiles */
+    int32_t q_rows, k_rows;         /* that there are */
+    bsri_flex_range range;
+    int32_t place[3][2];            /* of q, k, v in the batch dimensions of their tensor maps */
+    int32_t column[32], at[S::LISTS], stop[S::LISTS]; /* first columns, blocks of the block rows */
+};
+/* The same, as consumers see it: there are four, as one is read until its tile is stored, while the next is multiplied. */
+struct bsri_flex_place {
+    int32_t item, row, q_rows, k_rows;
+    float slope, sink;
+};
+template <class S> struct bsri_flex_stream {
+    uint64_t full[S::MOST], empty[S::MOST], q_full[S::QUERIES], q_empty[S::QUERIES];
+    uint64_t plan_full[BSRI_FLEX_PLANS], plan_empty[BSRI_FLEX_PLANS];
+    bsri_flex_tile<S> plan[BSRI_FLEX_PLANS];
+    bsri_flex_place place[4];
+};
+template <class S> struct bsri_flex_control {
+    bsri_flex_stream<S> stream[S::STREAMS];
+    bsri_flex_stage<S> note[S::STREAMS * S::STAGES]; /* of one stream after another, or of the one that has both's stages */
+    uint16_t count[BSRI_FLEX_BINS];    /* tiles of the window by length; then where the next of a length goes */
+    uint32_t load[S::LOADS * 32];       /* of streams */
+    uint16_t order[BSRI_FLEX_WINDOW];          /* the window, longest first: length << 10 | place in the window */
+};
+/* Each lane for itself: all of them read, and several write. */
+/* An item's batch and head, of less than 2^31; elements of an operand before the item. */
+struct bsri_flex_item {
+    uint32_t batch, head;
+    __device__ __forceinline__ bsri_flex_item(const bsri_dev_flex &m, int item)
+        : batch((uint32_t)item / (uint32_t)m.p.heads), head((uint32_t)item - batch * (uint32_t)m.p.heads) {}
+    __device__ __forceinline__ int64_t offset(const bsri_dev_flex &m, int which) const {
+        const uint32_t of = which == BSRI_FLEX_K   ? head / (uint32_t)m.p.k_group
+                            : which == BSRI_FLEX_V ? head / (uint32_t)m.p.v_group
+                                                   : head;
+        return batch * m.step[which][0] + of * m.step[which][1];
+    }
+    __device__ __forceinline__ const char *bias(const bsri_dev_flex &m, int which, const bsr_dense &d) const {
+        return d.data ? bsri_dev_at(d.data, d.dtype, offset(m, which)) : nullptr;
+    }
+};
+/* Do both warpgroups share a stream? What follows from it. */
+template <class S> __device__ __forceinline__ bool bsri_flex_joined(const bsri_dev_flex &m) {
+    return S::OPTIONS ? m.joined != 0 : S::WARPGROUPS == 2;
+}
+template <class S> __device__ __forceinline__ int bsri_flex_rows(const bsri_dev_flex &m) {
+    return bsri_flex_joined<S>(m) ? 128 : 64;
+}
+template <class S> __device__ __forceinline__ int bsri_flex_streams(const bsri_dev_flex &m) {
+    return bsri_flex_joined<S>(m) ? 1 : 2;
+}
+template <class S> __device__ __forceinline__ uint32_t bsri_flex_stages(const bsri_dev_flex &m) {
+    return S::OPTIONS && bsri_flex_joined<S>(m) ? S::MOST : S::STAGES;
+}
+template <class S> __device__ __forceinline__ uint32_t bsri_flex_query(const bsri_dev_flex &m) { /* bytes */
+    return bsri_flex_rows<S>(m) * S::HD * 2;
+}
+/* Keys that a row may attend to in partial blocks: from one on, up to another. */
+__device__ __forceinline__ int bsri_flex_first(const bsri_dev_attention &p, int row) {
+    return (int)bsri_max(0, bsri_min(0x7fffffff, row + p.causal_offset - p.before));
+}
+__device__ __forceinline__ int bsri_flex_limit(const bsri_dev_attention &p, int row, int k_rows) {
+    return (int)bsri_max(0, bsri_min(k_rows, row + 1 + p.causal_offset + p.after));
+}
+template <class S> __device__ __forceinline__ int bsri_flex_row(const bsri_dev_flex &m, int64_t work, int64_t &item) {
+    item = (uint32_t)work / (uint32_t)m.p.tiles; /* there are less than 2^31 tiles */
+    const int n = (int)(work - item * m.p.tiles);
+    return (m.p.flags & BSR_ATTENTION_CAUSAL ? (int)m.p.tiles - 1 - n : n) * bsri_flex_rows<S>(m); /* long rows first */
+}
+
+/* ---- planning: one warp of a CTA ---- */
+
+#define BSRI_FLEX_NONE 0xffffu /* no entry of a window */
+
+/* Which of a stream's two plans is next, and in which of two rounds, which of its four places: three bits for each stream, in one
+   register. */
+struct bsri_flex_pipes {
+    uint32_t bits;
+    __device__ __forceinline__ uint32_t number(int stream) const { return bits >> 8 * stream & 3; }
+    __device__ __forceinline__ uint32_t stage(int stream) const { return number(stream) & 1; }
+    __device__ __forceinline__ uint32_t phase(int stream) const { return number(stream) >> 1 ^ 1; }
+    __device__ __forceinline__ void advance(int stream) {
+        bits = (bits & ~(255u << 8 * stream)) | (number(stream) + 1) << 8 * stream;
+    }
+};
+template <class S>
+__device__ __forceinline__ void bsri_flex_schedule(const bsri_dev_flex &m, bsri_flex_control<S> &control,
+                                                     bsri_flex_pipes &pipes, int stream, int64_t work) {
+    const bsri_dev_attention &p = m.p;
+    bsri_flex_stream<S> &c = control.stream[stream];
+    const uint32_t stage = pipes.stage(stream);
+    const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
+    bsri_flex_tile<S> &plan = c.plan[stage];
+    int64_t item;
+    const int row = bsri_flex_row<S>(m, work, item), end = row + bsri_flex_rows<S>(m);
+    const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
+    auto offset = [&](int which) { return batch * m.step[which][0] + head * m.step[which][1]; };
+    const char *crow = bsri_dev_at(p.mask.crow_indices, dt, offset(BSRI_FLEX_CROW));
+    const int64_t column_at = offset(BSRI_FLEX_COL);
+    const char *columns = bsri_dev_at(p.mask.col_indices, dt, column_at);
+    const int q_rows = (int)bsri_dev_length(p.lengths.q_lengths, batch, p.q.rows);
+    const int k_rows = (int)bsri_dev_length(p.lengths.k_lengths, batch, p.k.rows), last = min(end, q_rows) - 1;
+    const int br0 = (int)((uint32_t)row / (uint32_t)p.mask.block_rows);
+    int at[2] = {0, 0}, stop[2] = {0, 0}, column = 0, c0 = 0, c1 = 0;
+#pragma unroll
+    for (int k = 0; k < (S::OPTIONS ? 2 : 1); k++) {
+        const int br = br0 + (S::OPTIONS && m.odd ? lane + 32 * k : group);
+        if (br < p.block_rows && br * p.mask.block_rows <= last && (k == 0 || (S::OPTIONS && m.odd)))
+            at[k] = bsri_dev_index(crow, dt, br), stop[k] = bsri_dev_index(crow, dt, br + 1);
+    }
+    if (!(S::OPTIONS && m.odd) && at[0] + (lane & (width - 1)) < stop[0])
+        column = bsri_dev_index(columns, dt, at[0] + (lane & (width - 1)));
+    if (lane < 3) {
+        const int64_t shared = lane == 0 ? head : (uint32_t)head / (uint32_t)(lane == 1 ? p.k_group : p.v_group);
+        bsri_tensor_item(m.batch[lane], batch * m.step[lane][0] + shared * m.step[lane][1], c0, c1);
+    }
+    float slope = 0, sink = 0;
+    if (p.slopes.data && lane == 0) slope = bsri_dev_load<float>(p.slopes.data, p.slopes.dtype, offset(BSRI_FLEX_SLOPES));
+    if (p.sinks.data && lane == 0) sink = bsri_dev_load<float>(p.sinks.data, p.sinks.dtype, offset(BSRI_FLEX_SINKS));
+    bsri_flash_wait(c.plan_empty, stage, pipes.phase(stream));
+    plan.column[lane] = column;
+    if (S::OPTIONS && m.odd) {
+        plan.at[lane] = at[0], plan.stop[lane] = stop[0];
+        plan.at[S::LISTS / 2 + lane] = at[1], plan.stop[S::LISTS / 2 + lane] = stop[1];
+    } else if ((lane & (width - 1)) == 0) {
+        plan.at[group] = at[0], plan.stop[group] = stop[0];
+    }
+    if (lane < 3) plan.place[lane][0] = c0, plan.place[lane][1] = c1;
+    if (lane == 0) {
+        plan.columns = columns, plan.kinds = p.kind ? p.kind + column_at : nullptr, plan.item = (int32_t)item;
+        plan.row = row, plan.end = 0;
+        plan.counts = p.lengths.key_counts ? p.lengths.key_counts + batch * p.lengths.key_counts_stride : nullptr;
+        plan.range.low = bsri_flex_limit(p, row, k_rows), plan.range.high = bsri_flex_limit(p, last, k_rows);
+        plan.range.first = bsri_flex_first(p, row), plan.range.last = bsri_flex_first(p, last), plan.range.k_rows = k_rows;
+        plan.q_rows = q_rows, plan.k_rows = k_rows;
+        bsri_flex_place &place = c.place[pipes.number(stream)];
+        place.item = (int32_t)item, place.row = row, place.q_rows = q_rows, place.k_rows = k_rows;
+        place.slope = slope, place.sink = sink;
+    }
+    bsri_flash_arrive(c.plan_full, stage);
+    pipes.advance(stream);
+}
+/* Stored blocks of a tile's block rows, no more than conditions leave of a row. */
+template <class S> __device__ __forceinline__ int bsri_flex_length(const bsri_dev_flex &m, int64_t work) {
+    const bsri_dev_attention &p = m.p;
+    const uint32_t rows = (uint32_t)p.mask.block_rows, cols = (uint32_t)p.mask.block_cols;
+    int64_t item;
+    const uint32_t row = (uint32_t)bsri_flex_row<S>(m, work, item), end = row + (uint32_t)bsri_flex_rows<S>(m);
+    const uint32_t first = row / rows, last = (end - 1) / rows;
+    const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
+    const void *crow = bsri_dev_at(p.mask.crow_indices, p.mask.index_dtype,
+                                   batch * m.step[BSRI_FLEX_CROW][0] + head * m.step[BSRI_FLEX_CROW][1]);
+    const int stop = bsri_dev_index(crow, p.mask.index_dtype, bsri_min((int64_t)last + 1, p.block_rows));
+    const int keys = bsri_flex_limit(p, (int)end - 1, (int)p.k.rows) - bsri_flex_first(p, (int)row);
+    const int seen = keys > 0 ? (int)(((uint32_t)keys + cols - 1) / cols + 1) : 0;
+    return min(stop - bsri_dev_index(crow, p.mask.index_dtype, first), seen * (int)(last - first + 1));
+}
+__device__ __forceinline__ int bsri_flex_bin(const bsri_dev_flex &m, int length) {
+    return min(BSRI_FLEX_BINS - 1, length >> m.length_bits);
+}
+/* What a tile takes, in blocks. */
+__device__ __forceinline__ uint32_t bsri_flex_cost(const bsri_dev_flex &m, int bin) {
+    return (uint32_t)(((2 * bin + 1) << m.length_bits) / 2 + m.overhead);
+}
+/* Bins of a window's tiles: of lane's tile k * 32 + lane, six bits each, in two words. */
+struct bsri_flex_bins {
+    static constexpr int EACH = (BSRI_FLEX_WINDOW + 31) / 32, LOW = 10;
+    uint64_t word[2];
+
+    static_assert(EACH <= 2 * LOW && BSRI_FLEX_BINS == 64 && BSRI_FLEX_WINDOW <= 1024, "two words");
+    __device__ __forceinline__ int of(int k) const { return (int)((k < LOW ? word[0] >> 6 * k : word[1] >> 6 * (k - LOW)) & 63); }
+    template <class S> __device__ __forceinline__ void read(const bsri_dev_flex &m, int64_t base, int n) {
+        word[0] = word[1] = 0;
+#pragma unroll 6
+        for (int k = 0; k * 32 < n; k++) {
+            const int i = k * 32 + (int)threadIdx.x % 32;
+            const uint64_t b = i < n ? (uint64_t)bsri_flex_bin(m, bsri_flex_length<S>(m, base + i)) : 0;
+            if (k < LOW) word[0] |= b << 6 * k;
+            else word[1] |= b << 6 * (k - LOW);
+        }
+    }
+};
+/* Sorts a window's n tiles by counting, longest first; returns how many there are. Long ones may be left out. */
+template <class S>
+__device__ __forceinline__ int bsri_flex_sort(bsri_flex_control<S> &c, const bsri_flex_bins &bins, int n, bool without_long) {
+    const int lane = threadIdx.x % 32, bin = BSRI_FLEX_BINS - 1 - 2 * lane;
+    int kept = 0;
+    __syncwarp();
+    c.count[2 * lane] = c.count[2 * lane + 1] = 0;
+    __syncwarp();
+#pragma unroll 1
+    for (int pass = 0;; pass++) { /* how many of each; then where they go */
+#pragma unroll 1
+        for (int k = 0; k * 32 < n; k++) {
+            const int b = bins.of(k), key = k * 32 + lane < n && !(without_long && b == BSRI_FLEX_BINS - 1) ? b : -1;
+            const uint32_t same = __match_any_sync(~0u, key), below = same & ((1u << lane) - 1);
+            const int at = key < 0 ? 0 : c.count[key];
+            __syncwarp();
+            if (key >= 0 && pass) c.order[at + __popc((int)below)] = (uint16_t)(key << 10 | (k * 32 + lane));
+            if (key >= 0 && !below) c.count[key] = (uint16_t)(at + __popc((int)same));
+            __syncwarp();
+        }
+        if (pass) return kept;
+        const int mine = c.count[bin] + c.count[bin - 1];
+        int sum = mine;
+        for (int d = 1; d < 32; d *= 2) {
+            const int x = __shfl_up_sync(~0u, sum, d);
+            if (lane >= d) sum += x;
+        }
+        kept = __shfl_sync(~0u, sum, 31);
+        c.count[bin - 1] = (uint16_t)(sum - mine + c.count[bin]), c.count[bin] = (uint16_t)(sum - mine);
+        __syncwarp();
+    }
+}
+/* What streams lane, lane + 32, ... have to do; the largest number: no stream. In shared memory where there is room, else in
+   registers. */
+template <class S> struct bsri_flex_loads {
+    static constexpr int EACH = S::LOADS;
+    uint32_t *const room; /* of the lane */
+
+    __device__ __forceinline__ bsri_flex_loads(bsri_flex_control<S> &c) : room(c.load + threadIdx.x % 32) {}
+    __device__ __forceinline__ uint32_t of(int j) const { return room[j * 32]; }
+    __device__ __forceinline__ void set(int j, uint32_t load) { room[j * 32] = load; }
+    /* Of the first round, whose tiles are taken as they come. */
+    __device__ __forceinline__ void begin(const bsri_dev_flex &m, bsri_flex_bins &bins, int streams) {
+        bins.template read<S>(m, 0, streams);
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            set(j, j * 32 + (int)threadIdx.x % 32 < streams ? bsri_flex_cost(m, bins.of(j)) : ~0u);
+    }
+    __device__ __forceinline__ void add(int stream, uint32_t cost) {
+#pragma unroll
+        for (int j = 0; j < EACH; j++) set(j, of(j) + (stream == j * 32 + (int)threadIdx.x % 32 ? cost : 0));
+    }
+    /* A round: the tiles of a window from the done-th on, of n, go to all streams that have little more to do than the least.
+       entry: what streams `mine` and the next take, BSRI_FLEX_NONE: nothing; returns how many take; back: the last first. */
+    __device__ __forceinline__ int deal(const bsri_dev_flex &m, const bsri_flex_control<S> &c, int done, int n, uint32_t mean,
+                                        int mine, uint32_t (&entry)[2], bool back) {
+        const uint32_t next = bsri_flex_cost(m, c.order[done] >> 10), below = (1u << threadIdx.x % 32) - 1;
+        uint32_t least = of(0);
+        int taking = 0, some = 0;
+#pragma unroll
+        for (int j = 1; j < EACH; j++) least = min(least, of(j));
+        least = __reduce_min_sync(~0u, least);
+        const uint32_t limit = least + max(1u, min(next, mean) / 2);
+#pragma unroll
+        for (int j = 0; j < EACH; j++) taking += __popc((int)__ballot_sync(~0u, of(j) < limit));
+        entry[0] = entry[1] = BSRI_FLEX_NONE;
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            const bool who = of(j) < limit;
+            const uint32_t all = __ballot_sync(~0u, who);
+            const int place = some + __popc((int)(all & below)), rank = done + (back ? taking - 1 - place : place);
+            const uint32_t got = who && rank < n ? c.order[rank] : BSRI_FLEX_NONE;
+            if (got != BSRI_FLEX_NONE) set(j, of(j) + bsri_flex_cost(m, (int)(got >> 10)));
+            some += __popc((int)all);
+            const uint32_t one = __shfl_sync(~0u, got, mine & 31), two = __shfl_sync(~0u, got, (mine + 1) & 31);
+            if (j == mine >> 5) entry[0] = one, entry[1] = two; /* two streams of a CTA are an even one and the next */
+        }
+        return taking;
+    }
+};
+/* A CTA deals tiles to its streams; all CTAs come to the same shares, each by itself: tile i to stream i, as sorting would have
+   to be waited for; the first window; long ones of all others, one to each CTA in turn; the rest window by window. */
+template <class S> struct bsri_flex_dealer {
+    const bsri_dev_flex &m;
+    bsri_flex_control<S> &c;
+    const int own, streams, mine; /* streams of this CTA, of all, the first of this one */
+    const int total, scan;        /* tiles of all items: less than 2^31; how many are looked through for long ones */
+    bsri_flex_loads<S> loads;
+    bsri_flex_bins bins;
+    int base, n = 0, done = 0; /* of the window; its tiles, and dealt of these */
+    int scanned = 0, looked = 0, long_one; /* tiles looked through, the lanes' first; next with a long one's pattern */
+    uint32_t hit = 0, given = 0, cost = 0, mean = 0; /* long tiles in the lanes; how many were given; what one takes */
+    int word = bsri_flex_bins::EACH;                /* of the lanes' bins */
+    bool back = true;
+
+    __device__ __forceinline__ bsri_flex_dealer(const bsri_dev_flex &m_, bsri_flex_control<S> &c_)
+        : m(m_), c(c_), own(bsri_flex_streams<S>(m_)), streams((int)gridDim.x * own), mine((int)blockIdx.x * own),
+          total((int)(m_.p.items * m_.p.tiles)), scan((int)m_.scan), loads(c_), base(streams), long_one(total) {}
+    /* The next long tile behind the first window, and the stream that takes it; false: there is none. */
+    __device__ __forceinline__ bool next_long(int &work, int &stream) {
+        for (;;) {
+            if (long_one < total) {
+                work = long_one, long_one += scan;
+                if (work < streams + BSRI_FLEX_WINDOW) continue;
+                stream = (int)(given % gridDim.x) * own + (int)(given / gridDim.x) % own;
+                given++, loads.add(stream, cost);
+                return true;
+            }
+            if (hit) {
+                long_one = looked + word * 32 + __ffs((int)hit) - 1, hit &= hit - 1;
+                cost = (uint32_t)(bsri_flex_length<S>(m, long_one) + m.overhead);
+            } else if (++word < bsri_flex_bins::EACH) {
+                hit = __ballot_sync(~0u, bins.of(word) == BSRI_FLEX_BINS - 1);
+            } else if (scanned < scan && total > streams + BSRI_FLEX_WINDOW) {
+                looked = scanned, scanned += BSRI_FLEX_WINDOW, word = -1;
+                bins.template read<S>(m, looked, min((int)BSRI_FLEX_WINDOW, scan - looked));
+            } else {
+                return false;
+            }
+        }
+    }
+    /* A window, sorted. */
+    __device__ __forceinline__ void open_window(void) {
+        const int lane = threadIdx.x % 32, bin = BSRI_FLEX_BINS - 1 - 2 * lane, all = min((int)BSRI_FLEX_WINDOW, total - base);
+        bins.template read<S>(m, base, all), n = bsri_flex_sort<S>(c, bins, all, scan != 0 && base > streams), done = 0;
+        /* count[] has where the next of a length would go */
+        const uint32_t high = lane ? c.count[bin + 1] : 0, middle = c.count[bin], low = c.count[bin - 1];
+        const uint32_t sum = (middle - high) * bsri_flex_cost(m, bin) + (low - middle) * bsri_flex_cost(m, bin - 1);
+        mean = n ? __reduce_add_sync(~0u, sum) / (uint32_t)n : 0;
+    }
+    __device__ __forceinline__ void run(void) {
+        bsri_flex_pipes pipes = {0};
+        enum { FIRST, ROUND, LONG, WINDOWS } at = FIRST;
+        for (;;) {
+            int one = -1, two = -1;
+            if (at == FIRST) {
+                if (mine < total) one = mine;
+                if (own == 2 && mine + 1 < total) two = mine + 1;
+                at = ROUND;
+            } else if (at == LONG) {
+                int tile, stream;
+                if (!next_long(tile, stream)) at = WINDOWS;
+                else if (stream == mine) one = tile;
+                else if (own == 2 && stream == mine + 1) two = tile;
+            } else if (base >= total) {
+                break;
+            } else if (!n) { /* a window begins */
+                if (at == ROUND) loads.begin(m, bins, streams);
+                open_window();
+                if (!n) base += BSRI_FLEX_WINDOW;
+            } else {
+                uint32_t entry[2];
+                done += loads.deal(m, c, done, n, mean, mine, entry, back), back = !back;
+                if (entry[0] != BSRI_FLEX_NONE) one = base + (int)(entry[0] & 1023);
+                if (own == 2 && entry[1] != BSRI_FLEX_NONE) two = base + (int)(entry[1] & 1023);
+                if (done >= n) base += BSRI_FLEX_WINDOW, n = 0;
+                if (at == ROUND && !n) at = LONG; /* by now tiles are multiplied while others are looked for */
+            }
+#pragma unroll 1
+            for (int s = 0; s < own; s++) {
+                const int tile = s ? two : one;
+                if (tile >= 0) bsri_flex_schedule<S>(m, c, pipes, s, tile);
+            }
+        }
+#pragma unroll 1
+        for (int s = 0; s < own; s++) {
+            const uint32_t stage = pipes.stage(s);
+            bsri_flash_wait(c.stream[s].plan_empty, stage, pipes.phase(s));
+            if (threadIdx.x % 32 == 0) c.stream[s].plan[stage].end = 1;
+            bsri_flash_arrive(c.stream[s].plan_full, stage);
+        }
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-flex-load: which keys a query tile needs, fetching                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Pieces of keys that a tile needs, one after another. */
+struct bsri_flex_pieces {
+    int key;             /* first key */
+    int held;            /* keys that there are, by lengths */
+    uint32_t rows, full; /* which of the tile's block rows store it, and as full blocks */
+    int inside;          /* all of its partial rows may attend to all of it */
+    int place;           /* of this lane's block row: the stored block, where it is one of these rows */
+};
+/* The union of the columns of a tile's block rows, piece by piece: always the smallest of the rows' next ones, so that
+   every stored block comes once in any order, and shared ones come together where columns ascend. Not bsri_columns_next(): one
+   warp fetches by it as it goes, and keeps no list. */
+template <class S> struct bsri_flex_walk {
+    const void *columns;
+    const uint8_t *kinds;
+    const int32_t *counts;
+    int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
+    int column, inner, place, stop; /* keys of the column end there, by lengths */
+    const bsri_flex_range &to; /* limits of keys, in shared memory: registers are scarce */
+    uint32_t rows, full;
+
+    __device__ __forceinline__ bsri_flex_walk(const bsri_dev_flex &m, const bsri_flex_tile<S> &plan)
+        : columns(plan.columns), kinds(plan.kinds), counts(plan.counts), inner(0), to(plan.range) {
+        const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
+        stop = to.k_rows;
+        at = from = plan.at[group], end = plan.stop[group], buffer = plan.column[lane];
+    }
+    /* Of a bit for each lane, that of each block row. */
+    static __device__ __forceinline__ uint32_t nibble(const bsri_dev_flex &m, uint32_t lanes) {
+        uint32_t rows = lanes & 1;
+        if (m.lane_bits < 5) rows |= (lanes >> (1 << m.lane_bits) & 1) << 1;
+        if (m.lane_bits < 4) rows |= (lanes >> 16 & 1) << 2 | (lanes >> 24 & 1) << 3;
+        return rows;
+    }
+    __device__ __forceinline__ bool next(const bsri_dev_flex &m, bsri_flex_pieces &it) {
+        const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, cols = (int)m.p.mask.block_cols;
+        do {
+            if (inner == 0) {
+                const int next_one = __shfl_sync(~0u, buffer, (lane & -width) + ((at - from) & (width - 1)));
+                const uint32_t mine = at < end ? (uint32_t)next_one : 0xffffffffu, least = __reduce_min_sync(~0u, mine);
+                const uint32_t hit = __ballot_sync(~0u, mine == least);
+                if (least == 0xffffffffu) return false;
+                column = (int)least, rows = nibble(m, hit), full = 0;
+                if (kinds) {
+                    const int kind = mine == least ? kinds[at] : (int)BSR_BLOCK_SKIP;
+                    rows = nibble(m, __ballot_sync(~0u, kind != BSR_BLOCK_SKIP));
+                    full = nibble(m, __ballot_sync(~0u, kind == BSR_BLOCK_FULL));
+                }
+                if (counts) stop = min(to.k_rows, column * cols + min(cols, counts[column]));
+                if (S::OPTIONS) place = at;
+                if (mine == least && ++at - from == width) {
+                    from = at;
+                    if (from + (lane & (width - 1)) < end)
+                        buffer = bsri_dev_index(columns, m.p.mask.index_dtype, from + (lane & (width - 1)));
+                }
+            }
+            it.key = column * cols + inner, inner += m.piece;
+            if (inner == cols) inner = 0;
+        } while (full ? it.key >= stop : !rows || it.key >= min(stop, to.high) || it.key + m.piece <= to.first);
+        it.held = min(m.piece, stop - it.key), it.rows = rows, it.full = full;
+        if (S::OPTIONS) it.place = place;
+        it.inside = (it.key >= to.last && it.key + m.piece <= to.low) || (full && rows == full);
+        return true;
+    }
+};
+/* The same of blocks whose sides are no multiples of 16, by units of m.piece keys, with the rows that may attend to each key. A
+   lane has two of the tile's block rows, and two of its rows. */
+template <class S> struct bsri_flex_odd_walk {
+    typedef uint64_t mask;
+    const void *columns;
+    const uint8_t *kinds;
+    const int32_t *counts;
+    int row, q_rows, k_rows;
+    int at[2], end[2];     /* of the lane's block rows: next block, past the last */
+    int key[2], after[2];  /* next key of that block, of those not yet walked; column of the block behind it */
+    int kind[2], block[2]; /* of that block; which of the tile's block rows this lane's rows are in */
+
+    __device__ __forceinline__ int column(const bsri_dev_flex &m, int k, int which) const {
+        return which < end[k] ? bsri_dev_index(columns, m.p.mask.index_dtype, which) : -1;
+    }
+    /* To the next block that is not skipped; its column is known already. */
+    __device__ __forceinline__ void advance(const bsri_dev_flex &m, int k) {
+        for (;;) {
+            at[k]++;
+            if (at[k] >= end[k]) {
+                key[k] = 0x7fffffff;
+                return;
+            }
+            key[k] = after[k] * (int)m.p.mask.block_cols, after[k] = column(m, k, at[k] + 1);
+            kind[k] = kinds ? kinds[at[k]] : (int)BSR_BLOCK_PARTIAL;
+            if (kind[k] != BSR_BLOCK_SKIP) return;
+        }
+    }
+    __device__ __forceinline__ bsri_flex_odd_walk(const bsri_dev_flex &m, const bsri_flex_tile<S> &tile)
+        : columns(tile.columns), kinds(tile.kinds), counts(tile.counts), row(tile.row), q_rows(tile.q_rows), k_rows(tile.k_rows) {
+        const int lane = threadIdx.x % 32, first = row / (int)m.p.mask.block_rows;
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            at[k] = tile.at[S::LISTS / 2 * k + lane] - 1, end[k] = tile.stop[S::LISTS / 2 * k + lane];
+            after[k] = column(m, k, at[k] + 1), kind[k] = 0;
+            block[k] = (row + lane + 32 * k) / (int)m.p.mask.block_rows - first;
+            advance(m, k);
+        }
+    }
+    /* Bits of keys [from, to) of those from `base` on. */
+    static __device__ __forceinline__ mask range(int base, int from, int to) {
+        const int low = max(0, from - base), high = min((int)S::KEYS, to - base);
+        return low >= high ? (mask)0 : (mask)(~(mask)0 >> (S::KEYS - high + low)) << low;
+    }
+    /* Keys of the unit from `base` on that the lane's block row k stores, each once; kinds apart. */
+    __device__ __forceinline__ void take(const bsri_dev_flex &m, int k, int base, mask &partial, mask &full) {
+        partial = full = 0;
+        while (key[k] >= base && key[k] < base + m.piece) {
+            const int cols = (int)m.p.mask.block_cols, bc = key[k] / cols, end_of = bc * cols + cols;
+            const int to = min(end_of, base + m.piece);
+            const int held = counts ? bc * cols + min(cols, counts[bc]) : end_of;
+            if (range(base, key[k], to) & (partial | full)) return; /* stored twice: another time */
+            const mask bits = range(base, key[k], min(to, held));
+            if (kind[k] == BSR_BLOCK_FULL) full |= bits;
+            else partial |= bits;
+            key[k] = to;
+            if (to == end_of) advance(m, k);
+        }
+    }
+    /* The next unit that any row may attend to; bits: of the lane's rows. */
+    __device__ __forceinline__ bool next(const bsri_dev_flex &m, int &base, mask (&bits)[2]) {
+        const int lane = threadIdx.x % 32;
+        const bool many = row / (int)m.p.mask.block_rows + 32 <= (row + 63) / (int)m.p.mask.block_rows;
+        for (;;) {
+            const uint32_t least = __reduce_min_sync(~0u, (uint32_t)min(key[0], key[1]));
+            mask partial[2], full[2];
+            if (least == 0x7fffffff) return false;
+            base = (int)(least / (uint32_t)m.piece) * m.piece;
+            take(m, 0, base, partial[0], full[0]), take(m, 1, base, partial[1], full[1]);
+#pragma unroll
+            for (int k = 0; k < 2; k++) { /* from block rows to rows */
+                const int mine = row + lane + 32 * k;
+                mask some = __shfl_sync(~0u, partial[0], block[k] % 32), whole = 0;
+                if (kinds) whole = __shfl_sync(~0u, full[0], block[k] % 32);
+                if (many) {
+                    const mask other = __shfl_sync(~0u, partial[1], block[k] % 32);
+                    const mask other_whole = kinds ? __shfl_sync(~0u, full[1], block[k] % 32) : 0;
+                    if (block[k] >= 32) some = other, whole = other_whole;
+                }
+                const mask seen = range(base, bsri_flex_first(m.p, mine), bsri_flex_limit(m.p, mine, k_rows));
+                bits[k] = mine < q_rows ? (some & seen) | (whole & range(base, 0, k_rows)) : 0;
+            }
+            if (__any_sync(~0u, (bits[0] | bits[1]) != 0)) return true;
+        }
+    }
+};
+
+/* Where a stream's fetching warp is in its rings; what a lane fetches of each stage: 64 elements of a piece of keys. */
+template <class S> struct bsri_flex_producer {
+    const bsri_dev_flex &m;
+    bsri_flex_stream<S> &c;
+    bsri_flex_stage<S> *const notes;
+    const uint32_t memory;
+    /* A lane's number is read anew, so that no conditions of it are kept: predicates are scarce. */
+    static __device__ __forceinline__ int lane(void) { return bsri_dev_thread() % 32; }
+    static __device__ __forceinline__ int piece(void) { return lane() / S::ATOMS; }
+    static __device__ __forceinline__ int atom(void) { return lane() % S::ATOMS; }
+    __device__ __forceinline__ int pieces(void) const { return S::KEYS >> (m.piece_bits + 3); }
+    const uint32_t to; /* in the first stage */
+    bsri_pipe<0> ring = {0, 1};
+    bsri_pipe<S::QUERIES> q = {0, 1};
+    bsri_pipe<2> next = {0, 0};
+
+    __device__ __forceinline__ bsri_flex_producer(const bsri_dev_flex &m_, bsri_flex_stream<S> &c_,
+                                                   bsri_flex_stage<S> *notes_, uint32_t memory_)
+        : m(m_), c(c_), notes(notes_), memory(memory_),
+          to(memory + S::QUERIES * bsri_flex_query<S>(m) + (uint32_t)(atom() * S::KEYS + piece() * m.piece) * 128) {}
+    __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.stage, ring.phase); }
+    __device__ __forceinline__ void advance(void) { ring.advance(bsri_flex_stages<S>(m)); }
+    /* The plan is read. */
+    __device__ __forceinline__ void release(void) {
+        bsri_flash_arrive(c.plan_empty, next.stage);
+        next.advance();
+    }
+    /* A stage that is a flag and nothing else. */
+    __device__ __forceinline__ void tell(int flag) {
+        wait();
+        if (lane() == 0) notes[ring.stage].flags = flag;
+        bsri_flash_arrive(c.full, ring.stage);
+        advance();
+    }
+    __device__ __forceinline__ void query(int row, int c0, int c1) {
+        const uint32_t bytes = bsri_flex_query<S>(m), lines = (uint32_t)bsri_flex_rows<S>(m) * 128;
+        bsri_flash_wait(c.q_empty, q.stage, q.phase);
+        if (lane() == 0) bsri_mbarrier_expect_tx(bsri_smem_address(&c.q_full[q.stage]), m.k_atoms * lines);
+        __syncwarp();
+        if (lane() < m.k_atoms)
+            bsri_tma_load(memory + q.stage * bytes + lane() * lines, &m.map[0], bsri_smem_address(&c.q_full[q.stage]),
+                          lane() * 64, row, c0, c1);
+        q.advance();
+    }
+    /* Keys or values into a stage that is free; atoms: of 64 elements. */
+    __device__ __forceinline__ void fetch(const bsri_tma_map *map, int atoms, int key, int c0, int c1) {
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        if (lane() == 0) bsri_mbarrier_expect_tx(full, atoms * S::KEYS * 128);
+        else bsri_mbarrier_arrive(full);
+        __syncwarp();
+        if (piece() < pieces() && atom() < atoms) bsri_tma_load(to + ring.stage * S::STAGE, map, full, atom() * 64, key, c0, c1);
+        advance();
+    }
+    /* Of the keys of a note, which is whole but for that: what padding adds and forbids, for all rows of the tile alike. */
+    __device__ __forceinline__ void pad(bsri_flex_stage<S, true> &note, const char *row, const char *padding) const {
+        const bsri_dev_attention &p = m.p;
+        uint64_t open = 0;
+        __syncwarp();
+#pragma unroll 1
+        for (int i = lane(); i < S::KEYS; i += 32) {
+            const int key = note.key[i >> (m.piece_bits + 3)] + (i & (m.piece - 1));
+            float x = 0;
+            bool shut = false;
+            if (key < p.k.rows) {
+                if (row) x = bsri_dev_bias(x, row, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, 0, key));
+                if (padding && p.padding_mode == BSR_MASK_ADD)
+                    x = bsri_dev_bias(x, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, key));
+                else if (padding)
+                    shut = bsri_dev_bias(0.0f, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) < 0;
+            }
+            note.pad[i] = x;
+            open |= (uint64_t)__ballot_sync(~0u, !shut) << (i & 32);
+        }
+        if (lane() == 0) note.open = open;
+    }
+    /* Asks for a tile's keys, then for the values of the keys before them. */
+    __device__ __forceinline__ void fetch_both(int key, int &before, bool first, const bsri_flex_tile<S> &plan) {
+        fetch(&m.map[1], m.k_atoms, key, plan.place[1][0], plan.place[1][1]);
+        if (!first) fetch_values(before, plan);
+        before = key;
+    }
+    __device__ __forceinline__ void fetch_values(int key, const bsri_flex_tile<S> &plan) {
+        wait();
+        fetch(&m.map[2], m.v_atoms, key, plan.place[2][0], plan.place[2][1]);
+    }
+    /* Biases of all rows alike, of the item. */
+    __device__ __forceinline__ void pads(int item, const char *&row, const char *&padding) const {
+        const bsri_flex_item it(m, item);
+        row = m.p.relative.rows == 1 ? it.bias(m, BSRI_FLEX_RELATIVE, m.p.relative) : nullptr;
+        padding = it.bias(m, BSRI_FLEX_PADDING, m.p.padding);
+    }
+    /* A tile whose plan is there, its pieces by S::PIECES or fewer at a time. */
+    __device__ __forceinline__ void tile(void) {
+        const bsri_flex_tile<S> &plan = c.plan[next.stage];
+        bsri_flex_pieces it = {};
+        bsri_flex_walk<S> walk(m, plan);
+        const int mine_of = lane() & ((1 << m.lane_bits) - 1);
+        const bool cut = plan.q_rows < m.p.q.rows && plan.row + bsri_flex_rows<S>(m) > plan.q_rows;
+        const uint32_t all = (bsri_flex_joined<S>(m) || m.lane_bits == 5 ? 0x11111111u
+                              : m.lane_bits == 4                     ? 0x33333333u
+                                                                     : 0xffffffffu) >>
+                             (32 - 4 * pieces());
+        const char *bias, *padding;
+        int before = 0;
+        bool more = walk.next(m, it);
+        if (!more) return tell(BSRI_FLASH_EMPTY);
+        query(plan.row, plan.place[0][0], plan.place[0][1]);
+        if (S::OPTIONS && m.pads) pads(plan.item, bias, padding);
+        for (bool first = true; more; first = false) {
+            int count = 0, mine = (int)m.p.k.rows, held = 0, block = 0; /* pieces that are not there: zeros */
+            uint32_t rows = 0, full = 0;
+            bool edged = cut;
+            do {
+                if (count == piece()) mine = it.key, held = it.held;
+                if (S::OPTIONS && count == mine_of) block = it.place;
+                rows |= it.rows << 4 * count, full |= it.full << 4 * count, edged |= !it.inside || it.held < m.piece, count++;
+                more = walk.next(m, it);
+            } while (more && count < pieces());
+            wait();
+            bsri_flex_stage<S> &note = notes[ring.stage];
+            if (piece() < pieces() && atom() == 0) note.key[piece()] = mine, note.held[piece()] = (uint8_t)held;
+            if (lane() == 0) {
+                note.rows = rows, note.full = full;
+                note.flags = (more ? 0 : BSRI_FLASH_LAST) | (edged || rows != all ? BSRI_FLASH_MASKED : 0) |
+                             (edged ? BSRI_FLASH_EDGED : 0);
+            }
+            if constexpr (S::OPTIONS) {
+                if (mine_of < pieces()) note.place[mine_of][lane() >> m.lane_bits] = block;
+                if (m.pads) pad(note, bias, padding);
+            }
+            fetch_both(mine, before, first, plan);
+        }
+        fetch_values(before, plan);
+    }
+    /* The same where blocks are odd: a note has a bit for each score. */
+    __device__ __forceinline__ void odd_tile(void) {
+        const bsri_flex_tile<S> &plan = c.plan[next.stage];
+        bsri_flex_odd_walk<S> walk(m, plan);
+        typedef uint64_t mask;
+        const char *bias, *padding;
+        int before = 0, base;
+        mask bits[2];
+        bool more = walk.next(m, base, bits);
+        if (!more) return tell(BSRI_FLASH_EMPTY);
+        query(plan.row, plan.place[0][0], plan.place[0][1]);
+        if (m.pads) pads(plan.item, bias, padding);
+        for (bool first = true; more; first = false) {
+            int count = 0, mine = (int)m.p.k.rows;
+            mask line[2] = {0, 0};
+            do {
+                if (count == piece()) mine = base;
+                line[0] |= bits[0] << m.piece * count, line[1] |= bits[1] << m.piece * count, count++;
+                more = walk.next(m, base, bits);
+            } while (more && count < pieces());
+            wait();
+            bsri_flex_stage<S> &note = notes[ring.stage];
+            if (piece() < pieces() && atom() == 0) note.key[piece()] = mine;
+            note.bits[lane()] = line[0], note.bits[lane() + 32] = line[1];
+            const bool whole = __all_sync(~0u, (line[0] & line[1]) == (mask)~(mask)0);
+            if (lane() == 0)
+                note.flags = (more ? 0 : BSRI_FLASH_LAST) | (whole ? 0 : BSRI_FLASH_MASKED), note.full = 0, note.rows = 0;
+            if (m.pads) pad(note, bias, padding);
+            fetch_both(mine, before, first, plan);
+        }
+        fetch_values(before, plan);
+    }
+};
+template <class S>
+__device__ __forceinline__ void bsri_flex_produce(const bsri_dev_flex &m, bsri_flex_stream<S> &c, bsri_flex_stage<S> *notes,
+                                                   uint32_t memory) {
+    bsri_flex_producer<S> f(m, c, notes, memory);
+    for (;;) {
+        bsri_flash_wait(c.plan_full, f.next.stage, f.next.phase);
+        if (c.plan[f.next.stage].end) break;
+        if constexpr (S::OPTIONS) {
+            if (m.odd) f.odd_tile();
+            else f.tile();
+        } else {
+            f.tile();
+        }
+        f.release();
+    }
+    f.tell(BSRI_FLASH_EXIT);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-flex-scores: what happens to scores between product and softmax                   */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The keys of a piece that a score's column is of: column n * 8 + pair of a tile. */
+template <class S>
+__device__ __forceinline__ int bsri_flex_key(const bsri_dev_flex &m, const bsri_flex_stage<S> &note, int column) {
+    return note.key[column >> (m.piece_bits + 3)] + (column & (m.piece - 1));
+}
+/* Forbids scores of pieces that the thread's block row does not store. */
+template <class S>
+__device__ __forceinline__ void bsri_flex_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flex &m,
+                                                  const bsri_flex_stage<S> &note, int block_row) {
+    const uint32_t rows = note.rows >> block_row;
+#pragma unroll
+    for (int n = 0; n < S::KEYS / 8; n++) {
+        const bool stored = rows >> 4 * (n >> m.piece_bits) & 1;
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (!stored) s[4 * n + e] = -bsri_dev_inf<float>();
+    }
+}
+/* The same, and scores that limits of keys forbid to the thread's two rows, `row` and 8 below. */
+template <class S>
+__device__ __forceinline__ void bsri_flex_cut(float (&s)[S::KEYS / 2], const bsri_dev_flex &m, const bsri_flex_stage<S> &note,
+                                               int block_row, const bsri_flex_place &t, int row) {
+    const int pair = threadIdx.x % 4 * 2;
+    const uint32_t rows = note.rows >> block_row, full = note.full >> block_row;
+    int from[2], to[2], all[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const bool there = row + 8 * h < t.q_rows;
+        from[h] = bsri_flex_first(m.p, row + 8 * h), to[h] = there ? bsri_flex_limit(m.p, row + 8 * h, t.k_rows) : 0;
+        all[h] = there ? 0x7fffffff : 0;
+    }
+#pragma unroll
+    for (int n = 0; n < S::KEYS / 8; n++) {
+        const int piece = n >> m.piece_bits, first = note.key[piece], key = first + ((n * 8) & (m.piece - 1)) + pair;
+        const bool whole = full >> 4 * piece & 1;
+        const int end = rows >> 4 * piece & 1 ? first + note.held[piece] : 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int low = whole ? 0 : from[h], high = min(end, whole ? all[h] : to[h]);
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (key + e < low || key + e >= high) s[4 * n + 2 * h + e] = -bsri_dev_inf<float>();
+        }
+    }
+}
+/* tanh(x): where all of a warp's are small a polynomial, which leaves the unit for exponentials to those; the error is below
+   2^-21.5. */
+template <int N> __device__ __forceinline__ void bsri_flex_tanh(float (&x)[N]) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) most = bsri_dev_max(most, fabsf(x[i]));
+    if (__any_sync(~0u, !(most <= 0.6f))) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float e = bsri_dev_exp2(fminf(fabsf(x[i]), 20.0f) * (2 * BSRI_DEV_LOG2E));
+            const float y = x[i] != x[i] ? x[i] : copysignf(fmaf(-2.0f, bsri_dev_inverse(e + 1.0f), 1.0f), x[i]);
+            x[i] = y;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float y = x[i] * x[i];
+            x[i] = fmaf(x[i] * y, fmaf(y, fmaf(y, fmaf(y, 0.0153192077f, -0.0519943386f), 0.133080989f), -0.333322465f), x[i]);
+        }
+    }
+}
+/* Scale, soft-cap, slopes: scores in registers become scores. */
+template <class S>
+__device__ __forceinline__ void bsri_flex_change(float (&s)[S::KEYS / 2], const bsri_dev_flex &m,
+                                                  const bsri_flex_stage<S> &note, float slope, int row) {
+    if (m.changes & BSRI_CHANGE_CAP) {
+        const float scale = (float)m.p.scale * m.per_cap;
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 2; i++) s[i] *= scale;
+        bsri_flex_tanh(s);
+        if (m.cap != 1)
+#pragma unroll
+            for (int i = 0; i < S::KEYS / 2; i++) s[i] *= m.cap;
+    } else {
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 2; i++) s[i] *= (float)m.p.scale;
+    }
+    if (m.changes & BSRI_CHANGE_SLOPE) {
+        const int pair = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < S::KEYS / 8; n++) {
+            const float first = (float)(bsri_flex_key<S>(m, note, n * 8) + pair - row - (int)m.p.causal_offset),
+                        second = first - 8;
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                s[4 * n + e] = fmaf(-slope, fabsf(first + (float)e), s[4 * n + e]);
+                s[4 * n + 2 + e] = fmaf(-slope, fabsf(second + (float)e), s[4 * n + 2 + e]);
+            }
+        }
+    }
+}
+
+/* ---- what only the kernels with everything have ---- */
+
+/* A warp's 16 rows of scores, and room for as many numbers that meet them. A lane has of rows r and r + 8 columns n * 8 + pair
+   and the next. */
+template <class S> struct bsri_flex_warp {
+    const bsri_dev_flex &m;
+    const bsri_flex_stage<S> &note;
+    const bsri_flex_place &t;
+    char *const scratch;
+    const int row, block_row; /* the warp's first row, of all; of the tile's block rows the one that it is in */
+    const int lane, quad, pair;
+
+    /* thread: its number, read anew, so that what follows from it is not kept from tile to tile: registers are scarce. */
+    __device__ __forceinline__ bsri_flex_warp(const bsri_dev_flex &m_, const bsri_flex_stage<S> &note_,
+                                               const bsri_flex_place &t_, char *warps, int thread, int block_row_)
+        : m(m_), note(note_), t(t_), scratch(warps + thread / 32 * S::SCRATCH),
+          row(t_.row + (m_.joined ? thread / 16 : thread / 16 % 8) / 2 * 16), block_row(block_row_), lane(thread % 32),
+          quad(lane / 4), pair(lane % 4 * 2) {}
+    __device__ __forceinline__ bool stored(int piece) const { return m.odd || note.rows >> (4 * piece + block_row) & 1; }
+    __device__ __forceinline__ bool full(int piece) const { return note.full >> (4 * piece + block_row) & 1; }
+    /* Where the numbers of a piece of 16 bytes stand: what lanes read at a time is in all banks. line: pieces of a row. */
+    static __device__ __forceinline__ uint32_t at(int size, int line, int r, int chunk) {
+        const int turn = size == 4 ? (r & 3) << 1 : line == 8 ? r & 7 : line == 4 ? r >> 1 & 3 : r >> 2 & 1;
+        return (uint32_t)(r * line + (chunk ^ turn)) * 16;
+    }
+    /* Where a source's numbers of the warp's first row and a piece's first key are. */
+    __device__ __forceinline__ const char *values(int piece) const {
+        const bsri_dev_attention &p = m.p;
+        const int64_t inner = (uint32_t)row % (uint32_t)p.mask.block_rows;
+        const int64_t col = (uint32_t)note.key[piece] % (uint32_t)p.mask.block_cols;
+        return bsri_dev_at(p.mask.values, p.mask.dtype,
+                           bsri_flex_item(m, t.item).offset(m, BSRI_FLEX_VALUES) + note.place[piece][block_row] * p.ms[0] +
+                               inner * p.ms[1] + col * p.ms[2]);
+    }
+    __device__ __forceinline__ const char *relative(int piece) const {
+        const bsr_dense &d = m.p.relative;
+        return bsri_flex_item(m, t.item).bias(m, BSRI_FLEX_RELATIVE, d) +
+               bsri_dev_bias_at(&d, row, note.key[piece]) * bsri_dev_size(d.dtype);
+    }
+    /* Asks for a source's numbers by copies of 16 bytes as they are. */
+    __device__ __forceinline__ void ask(int which) const {
+        const bsri_flex_source x = m.source[which];
+        const int each = 16 / x.raw, line = S::KEYS / each, rows = (int)m.p.q.rows - row, keys = (int)m.p.k.rows;
+        const int64_t step = (which == 1 ? m.p.relative.row_stride : m.p.ms[1]) * x.raw;
+#pragma unroll 1
+        for (int piece = 0; piece << (m.piece_bits + 3) < S::KEYS; piece++) {
+            if (!stored(piece)) continue;
+            const char *const from = which == 1 ? relative(piece) : values(piece);
+            const int some = m.piece / each, log = 31 - __clz(some), first = piece * some, key = note.key[piece];
+#pragma unroll 1
+            for (int i = lane; i < 16 << log; i += 32) {
+                const int r = i >> log, chunk = i & (some - 1);
+                const int left = which == 1 ? r < rows ? (keys - key - chunk * each) * x.raw : 0 : 16;
+                const char *const one = from + r * step + chunk * 16;
+                bsri_cp_async(bsri_smem_address(scratch) + at(x.raw, line, r, first + chunk),
+                              left > 0 ? one : (const char *)m.p.q.data, max(0, min(16, left)));
+            }
+        }
+    }
+    /* The same one by one, of any type and stride: they become f32; what forbids becomes 0 or 1. */
+    __device__ __forceinline__ void bring(int which) const {
+        const bsri_flex_source x = m.source[which];
+        const int line = S::KEYS / 4, rows = (int)m.p.q.rows - row, keys = (int)m.p.k.rows;
+        const int64_t step = which == 1 ? m.p.relative.row_stride : m.p.ms[1];
+        const int64_t along = which == 1 ? (m.p.relative.cols == 1 ? 0 : m.p.relative.col_stride) : m.p.ms[2];
+#pragma unroll 1
+        for (int piece = 0; piece << (m.piece_bits + 3) < S::KEYS; piece++) {
+            if (!stored(piece)) continue;
+            const char *const from = which == 1 ? relative(piece) : values(piece);
+            const int log = m.piece_bits + 3, first = piece << log, key = note.key[piece];
+#pragma unroll 4
+            for (int i = lane; i < 16 << log; i += 32) {
+                const int r = i >> log, col = i & (m.piece - 1);
+                float v = 0;
+                if (r < rows && key + col < keys)
+                    v = which == 2 ? bsri_dev_bias(0.0f, from, x.dtype, BSR_MASK_MUL, r * step + col * along) == 0 ? 1.0f : 0.0f
+                                   : bsri_dev_load<float>(from, x.dtype, r * step + col * along);
+                *(float *)(scratch + at(4, line, r, (first + col) / 4) + (first + col) % 4 * 4) = v;
+            }
+        }
+    }
+    __device__ __forceinline__ float added(float s, float x) const { return x == -bsri_dev_inf<float>() ? x : s + x; }
+    /* f(score, number, column): with a source's numbers, which have come. */
+    template <class F> __device__ __forceinline__ void each(float (&s)[S::KEYS / 2], int size, int dtype, const F &f) const {
+        uint32_t here = quad;
+        bsri_dev_opaque(here); /* addresses are not made before the loop over key tiles */
+#pragma unroll
+        for (int n = 0; n < S::KEYS / 8; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = (int)here + 8 * h, line = S::KEYS * size / 16, byte = (n * 8 + pair) * size;
+                const char *const from = (scratch + at(size, line, r, byte / 16) + byte % 16);
+                float x[2];
+                if (size == 4) {
+                    const float2 v = *(const float2 *)from;
+                    x[0] = v.x, x[1] = v.y;
+                } else if (size == 2) {
+                    bsri_dev_unpack(x, *(const uint32_t *)from, dtype);
+                } else {
+                    const uint32_t v = *(const uint16_t *)from;
+                    x[0] = (float)(v & 255), x[1] = (float)(v >> 8);
+                }
+                f(s[4 * n + 2 * h], x[0], n), f(s[4 * n + 2 * h + 1], x[1], n);
+            }
+    }
+    /* Adds a source's numbers, or forbids where they are 0, but in full blocks. */
+    __device__ __forceinline__ void meet(float (&s)[S::KEYS / 2], int which) const {
+        const int raw = m.source[which].raw, dtype = m.source[which].dtype;
+        if (m.ahead != which) {
+            __syncwarp(); /* who is behind has read what stood there */
+            if (raw) ask(which), bsri_cp_async_commit();
+            else bring(which);
+        }
+        bsri_cp_async_wait<0>();
+        __syncwarp();
+        const auto add = [&](float &score, float x, int) { score = added(score, x); };
+        const auto shut = [&](float &score, float x, int n) {
+            if (x == 0 && !full(n >> m.piece_bits)) score = -bsri_dev_inf<float>();
+        };
+        if (which == 2) {
+            if (raw == 1) each(s, 1, dtype, shut);
+            else if (raw == 2) each(s, 2, dtype, shut);
+            else each(s, 4, dtype, shut);
+        } else if (raw == 2) {
+            each(s, 2, dtype, add);
+        } else {
+            each(s, 4, dtype, add);
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void pad(float (&s)[S::KEYS / 2]) const {
+#pragma unroll
+        for (int n = 0; n < S::KEYS / 8; n++) {
+            const float2 x = *(const float2 *)&note.pad[n * 8 + pair];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                s[4 * n + 2 * h] = added(s[4 * n + 2 * h], x.x), s[4 * n + 2 * h + 1] = added(s[4 * n + 2 * h + 1], x.y);
+        }
+    }
+    /* A program's functions, by way of shared memory so that their code stands here once: a lane has columns. */
+    __device__ __forceinline__ void functions(float (&s)[S::KEYS / 2]) const {
+        const bsri_dev_attention &p = m.p;
+        const int rows = min(16, (int)p.q.rows - row);
+        bsr_position at;
+        uint32_t here = (quad * S::LINE + pair) * 4;
+        bsri_dev_opaque(here);
+        const bsri_flex_item it(m, t.item);
+        at.batch = it.batch, at.head = it.head;
+        __syncwarp();
+#pragma unroll
+        for (int n = 0; n < S::KEYS / 8; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                *(float2 *)(scratch + here + (8 * h * S::LINE + n * 8) * 4) =
+                    make_float2(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]);
+        __syncwarp();
+#pragma unroll 1
+        for (int i = lane; i < S::KEYS; i += 32) {
+            const int piece = i >> (m.piece_bits + 3), key = bsri_flex_key<S>(m, note, i);
+            const bool masks = p.mask_function && !full(piece);
+            float *x = (float *)(scratch + i * 4);
+            at.col = key, at.row = row;
+            if (key >= p.k.rows || !stored(piece)) continue;
+            if (p.score_function) bsri_dev_user_scores(p.score_function, x, S::LINE, rows, &at, p.user_data);
+            if (masks) bsri_dev_user_masks(p.mask_function, x, S::LINE, rows, &at, p.user_data);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int n = 0; n < S::KEYS / 8; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float2 x = *(const float2 *)(scratch + here + (8 * h * S::LINE + n * 8) * 4);
+                s[4 * n + 2 * h] = x.x, s[4 * n + 2 * h + 1] = x.y;
+            }
+        __syncwarp();
+    }
+    /* Odd blocks: a bit for each score; keys that padding forbids, but in full blocks. */
+    __device__ __forceinline__ void forbid(float (&s)[S::KEYS / 2]) const {
+        typedef uint64_t mask;
+        mask open = (mask)~(mask)0;
+        if (m.pads & 2) {
+            open = note.open;
+#pragma unroll
+            for (int n = 0; n < S::KEYS / 8; n++) open |= full(n >> m.piece_bits) ? (mask)255 << 8 * n : 0;
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const mask bits = m.odd ? open & note.bits[row - t.row + quad + 8 * h] : open;
+#pragma unroll
+            for (int n = 0; n < S::KEYS / 8; n++) {
+                const uint32_t two = (uint32_t)(bits >> 32 * (n / 4)) >> pair;
+                if (!(two >> n % 4 * 8 & 1)) s[4 * n + 2 * h] = -bsri_dev_inf<float>();
+                if (!(two >> n % 4 * 8 & 2)) s[4 * n + 2 * h + 1] = -bsri_dev_inf<float>();
+            }
+        }
+    }
+    /* Everything but blocks and limits; whether something may have been forbidden. */
+    __device__ __forceinline__ bool modify(float (&s)[S::KEYS / 2], int flags) const {
+        if (m.source[0].there) meet(s, 0);
+        if (m.source[1].there) meet(s, 1);
+        if (m.pads & 1) pad(s);
+        if (m.functions) functions(s);
+        if (m.source[2].there) meet(s, 2);
+        if ((m.pads & 2) || (m.odd && (flags & BSRI_FLASH_MASKED))) forbid(s);
+        return m.source[0].there || m.source[1].there || m.source[2].there || m.pads || m.functions || m.odd;
+    }
+    /* Probabilities that are dropped become 0. Of four columns one call has all the words: of two lanes that have these columns
+       the first asks for row r, the second for row r + 8, and they tell each other. */
+    __device__ __forceinline__ void drop(float (&s)[S::KEYS / 2]) const {
+        const int second = lane & 1;
+        const bsri_flex_item it(m, t.item);
+        uint32_t mine = 0; /* four bits for every eight columns: dropped */
+#pragma unroll 2
+        for (int n = 0; n < S::KEYS / 8; n++) {
+            const int key = bsri_flex_key<S>(m, note, n * 8) + (pair & 4);
+            const uint4 word = bsri_dev_philox(m.p.seed, key / 4, row + quad + 8 * second, it.head, it.batch);
+            mine |= (uint32_t)((word.x <= m.p.drop_last) | (word.y <= m.p.drop_last) << 1 | (word.z <= m.p.drop_last) << 2 |
+                               (word.w <= m.p.drop_last) << 3)
+                    << 4 * n;
+        }
+        const uint32_t other = __shfl_xor_sync(~0u, mine, 1);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t bits = (h == second ? mine : other) >> 2 * second;
+#pragma unroll
+            for (int n = 0; n < S::KEYS / 8; n++) {
+                if (bits >> 4 * n & 1) s[4 * n + 2 * h] = 0;
+                if (bits >> 4 * n & 2) s[4 * n + 2 * h + 1] = 0;
+            }
+        }
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-flex: multiplying, softmax, kernel                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Scores become probabilities relative to top[], the reference of the thread's two rows; true where that has grown for a row of
+   the warp: what was summed before is to be multiplied by factor[]. As in bsri_attention_mma(). */
+template <int N>
+__device__ __forceinline__ bool bsri_flex_fold(float (&s)[N], float (&top)[2], float (&sum)[2], float (&factor)[2], float unit,
+                                                float lazy) {
+    bool grown = false;
+    float high[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = bsri_dev_max(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]);
+#pragma unroll
+        for (int n = 4; n < N / 4; n++) x[n % 4] = bsri_dev_max(x[n % 4], bsri_dev_max(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+        high[h] = bsri_dev_max(bsri_dev_max(x[0], x[1]), bsri_dev_max(x[2], x[3]));
+        grown |= !(high[h] * unit <= fmaf(top[h], unit, lazy));
+    }
+    grown = __any_sync(~0u, grown);
+    if (grown) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float x = bsri_dev_max(high[h], top[h]);
+            x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+            factor[h] = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * unit);
+            top[h] = x, sum[h] *= factor[h];
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * unit;
+        float part[2] = {0, 0};
+#pragma unroll
+        for (int n = 0; n < N / 4; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float &x = s[4 * n + 2 * h + e];
+                x = bsri_dev_exp2(fmaf(x, unit, -base)), part[e] += x;
+            }
+        sum[h] += part[0] + part[1];
+    }
+    return grown;
+}
+
+/* Computes one row of out again, by a warp, without what is forbidden: for where a value that is not finite met a forbidden
+   probability of 0. Rare, so it may be slow. A row alone, as kernels with everything need it, stands in shared memory. */
+template <class S> struct bsri_flex_row_again {
+    const bsri_dev_flex &m;
+    const bsri_dev_attention &p;
+    const bsri_flex_place &place;
+    bsri_dev_query *const t; /* of the warp; plain scores do without */
+    const int row, lane = threadIdx.x % 32;
+    static constexpr int EACH = S::HD == 128 ? 4 : 2; /* columns of a lane at a time */
+    float out[EACH];
+
+    __device__ __forceinline__ bsri_flex_row_again(const bsri_dev_flex &m_, const bsri_flex_place &place_, bsri_dev_query *t_,
+                                                    int row_)
+        : m(m_), p(m_.p), place(place_), t(t_), row(row_) {}
+    /* `count` keys from `key` on, of a block, the first at `value`: exponentials of scores relative to base, times values. */
+    __device__ __forceinline__ void keys(int key, int count, int64_t value, bool full, float base, int column) {
+        const bsri_flex_item it(m, place.item);
+        const int64_t q = it.offset(m, BSRI_FLEX_Q) + row * p.q.row_stride;
+        const int64_t k = it.offset(m, BSRI_FLEX_K) + (key + lane) * p.k.row_stride;
+        const int64_t v = it.offset(m, BSRI_FLEX_V) + key * p.v.row_stride;
+        float s = 0, x = 0;
+#pragma unroll 1
+        for (int d = 0; d < (int)p.q.cols && lane < count; d++)
+            s = fmaf(bsri_dev_half(p.q.data, p.q.dtype, q + d), bsri_dev_half(p.k.data, p.q.dtype, k + d), s);
+        if constexpr (S::OPTIONS) {
+            s *= (float)p.scale;
+            if (lane < count) s = t->modify(p, s, 0, key + lane, value + lane * p.ms[2], full);
+            if (lane < count) x = bsri_dev_exp2(fmaf(s, BSRI_DEV_LOG2E, -base));
+            if (p.drops && lane < count && t->drop(p, 0, key + lane)) x = 0;
+        } else {
+            x = bsri_dev_exp2(fmaf(s, p.unit, -base));
+        }
+        const uint32_t allowed = __ballot_sync(~0u, lane < count && s != -bsri_dev_inf<float>());
+#pragma unroll 1
+        for (int j = 0; j < count; j++) {
+            const float probability = __shfl_sync(~0u, x, j);
+            if (!(allowed >> j & 1)) continue;
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if (column + 32 * i < p.v.cols)
+                    out[i] += probability * bsri_dev_half(p.v.data, p.q.dtype, v + j * p.v.row_stride + column + 32 * i);
+        }
+    }
+    /* Columns `column`, 32 beside it, ... */
+    __device__ __forceinline__ void run(int64_t to, float base, float factor, int column) {
+        const bsri_flex_item it(m, place.item);
+        const int64_t col = it.offset(m, BSRI_FLEX_COL);
+        const int cols = (int)p.mask.block_cols, br = row / (int)p.mask.block_rows, dt = p.mask.index_dtype;
+        const char *const crow = bsri_dev_at(p.mask.crow_indices, dt, it.offset(m, BSRI_FLEX_CROW));
+        const int32_t *counts = p.lengths.key_counts;
+        if (counts) counts += it.batch * p.lengths.key_counts_stride;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) out[i] = 0;
+        if constexpr (S::OPTIONS) {
+            if (lane == 0) { /* what its modify() and drop() look at */
+                t->mask.values = bsri_dev_at(p.mask.values, p.mask.dtype, it.offset(m, BSRI_FLEX_VALUES));
+                t->relative = it.bias(m, BSRI_FLEX_RELATIVE, p.relative), t->padding = it.bias(m, BSRI_FLEX_PADDING, p.padding);
+                t->batch = it.batch, t->head = it.head, t->row = row, t->q_rows = place.q_rows, t->slope = place.slope;
+            }
+            __syncwarp();
+        }
+        const int stop = bsri_dev_index(crow, dt, br + 1);
+#pragma unroll 1
+        for (int at = bsri_dev_index(crow, dt, br); at < stop; at++) {
+            const int bc = bsri_dev_index(p.mask.col_indices, dt, col + at), kind = p.kind ? p.kind[col + at] : 0;
+            int from = bc * cols, end = min(place.k_rows, from + (counts ? min(cols, counts[bc]) : cols));
+            if (kind != BSR_BLOCK_FULL)
+                from = max(from, bsri_flex_first(p, row)), end = min(end, bsri_flex_limit(p, row, place.k_rows));
+            if (kind == BSR_BLOCK_SKIP) end = from;
+#pragma unroll 1
+            for (int key = from; key < end; key += 32)
+                keys(key, min(32, end - key),
+                     at * p.ms[0] + row % (int)p.mask.block_rows * p.ms[1] + (key - bc * cols) * p.ms[2], kind == BSR_BLOCK_FULL,
+                     base, column);
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (column + 32 * i < p.v.cols)
+                bsri_dev_store(p.out.data, p.out.dtype, to + (column + 32 * i) * p.out.col_stride, out[i] * factor);
+        __syncwarp();
+    }
+};
+
+/* The thread's sums of both its rows, times factor: elements from at[] on, `left` rows of them; 0 where zero[] says so. A bit for
+   each row in which one is NaN. */
+template <class S>
+__device__ __forceinline__ uint32_t bsri_flex_store_rows(const bsri_dev_attention &p, const int64_t (&at)[2], int left,
+                                                          float (&sum)[S::HD / 2], const float (&factor)[2],
+                                                          const bool (&zero)[2]) {
+    const int pair = threadIdx.x % 4 * 2;
+    uint32_t odd = 0;
+    const auto both = [&](auto *to, const auto &put) { /* two neighbours at a time */
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const bool there = h * 8 < left;
+            uint32_t cols = (uint32_t)p.v.cols;
+            bsri_dev_opaque(cols); /* no condition of one row is kept for the other: predicates are scarce */
+            bool some = false; /* also of columns that are not there: they are 0, or NaN where all are */
+            to += at[h] + pair;
+#pragma unroll
+            for (int i = 0; i < S::HD / 8; i++) {
+                const float x = zero[h] ? 0.0f : sum[4 * i + 2 * h] * factor[h];
+                const float y = zero[h] ? 0.0f : sum[4 * i + 2 * h + 1] * factor[h];
+                some |= x != x || y != y;
+                put(to + i * 8, x, y, there && (uint32_t)(i * 8 + pair) < cols);
+            }
+            to -= at[h] + pair;
+            odd |= (uint32_t)(some && there) << h;
+        }
+    };
+    if (p.vec2 && p.out.dtype != BSR_F32) {
+        both((uint16_t *)p.out.data, [](uint16_t *to, float x, float y, bool yes) {
+            const uint32_t two = bsri_pack<typename S::type>(x, y);
+            if (yes) *(uint32_t *)to = two;
+        });
+        return odd;
+    }
+    if (p.vec2) {
+        both((float *)p.out.data, [](float *to, float x, float y, bool yes) {
+            if (yes) *(float2 *)to = make_float2(x, y);
+        });
+        return odd;
+    }
+#pragma unroll 1
+    for (int i = 0; i < S::HD / 8; i++) { /* rolled: what comes next is moved to the front, and comes round */
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int h = e / 2, col = i * 8 + pair + e % 2;
+            const float x = zero[h] ? 0.0f : sum[e] * factor[h], first = sum[e];
+            if (col < (int)p.v.cols && h * 8 < left)
+                bsri_dev_store(p.out.data, p.out.dtype, at[h] + col * p.out.col_stride, x), odd |= (uint32_t)(x != x) << h;
+#pragma unroll
+            for (int k = e; k + 4 < S::HD / 2; k += 4) sum[k] = sum[k + 4];
+            sum[S::HD / 2 - 4 + e] = first;
+        }
+    }
+    return odd;
+}
+/* A sink joins a row's sum: top and total change so that total is relative to it; returns what the row's sums are multiplied by
+   beside 1 / total. All in natural logarithms. */
+__device__ __forceinline__ float bsri_flex_sink(float sink, double &top, float &total) {
+    if (!(sink > -bsri_dev_inf<float>()) || top != top) return 1;
+    const double most = top > sink ? top : (double)sink;
+    const float factor = bsri_dev_exp2((float)((top - most) * 1.4426950408889634));
+    total = total * factor + bsri_dev_exp2((float)((sink - most) * 1.4426950408889634)), top = most;
+    return factor;
+}
+/* out, lse and largest scores of the thread's part of a tile, from row r of the tile on. */
+template <class S>
+__device__ __forceinline__ void bsri_flex_store(const bsri_dev_flex &m, const bsri_flex_place &t, int r,
+                                                 float (&out)[S::HD / 2], const float (&top)[2], const float (&sum)[2],
+                                                 bool shield, bsri_dev_query *row_alone) {
+    const bsri_dev_attention &p = m.p;
+    const int lane = threadIdx.x % 32, left = (int)p.q.rows - t.row - r;
+    const bsri_flex_item it(m, t.item);
+    int64_t at[2] = {it.offset(m, BSRI_FLEX_OUT) + (t.row + r) * p.out.row_stride, 0};
+    float factor[2];
+    bool zero[2], some[2];
+    at[1] = at[0] + 8 * p.out.row_stride;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int64_t row = t.row + r + 8 * h;
+        const bool says = h * 8 < left && lane % 4 == 0;
+        double most = (double)top[h] * m.natural;
+        float total = sum[h], joined = 1;
+        total += __shfl_xor_sync(~0u, total, 1), total += __shfl_xor_sync(~0u, total, 2);
+        if (p.row_max.data && says)
+            bsri_dev_store(p.row_max.data, p.row_max.dtype,
+                           it.offset(m, BSRI_FLEX_MAX) + row * p.row_max.row_stride, most);
+        if (p.sinks.data && row < t.q_rows) joined = bsri_flex_sink(t.sink, most, total);
+        zero[h] = top[h] == -bsri_dev_inf<float>(), some[h] = fabs(most) < (double)bsri_dev_inf<float>();
+        factor[h] = some[h] ? __fdividef(S::OPTIONS ? joined * (float)p.keep_scale : joined, total) : bsri_dev_nan<float>();
+        if (p.lse.data && says)
+            bsri_dev_store(p.lse.data, p.lse.dtype, it.offset(m, BSRI_FLEX_LSE) + row * p.lse.row_stride,
+                           some[h] ? most + (double)logf(total) : most);
+    }
+    const uint32_t odd = bsri_flex_store_rows<S>(p, at, left, out, factor, zero);
+    const uint32_t bad[2] = {__ballot_sync(~0u, (odd & 1) && some[0]), __ballot_sync(~0u, (odd & 2) && some[1])};
+    if (!shield || !(bad[0] | bad[1])) return;
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        const bool low = i < 8;
+        const int from = 4 * (i % 8);
+        const float base = __shfl_sync(~0u, low ? top[0] : top[1], from) * p.unit;
+        const int64_t to = __shfl_sync(~0u, low ? at[0] : at[1], from);
+        const float scale = __shfl_sync(~0u, low ? factor[0] : factor[1], from);
+        if ((low ? bad[0] : bad[1]) >> from & 15) {
+            bsri_flex_row_again<S> again(m, t, row_alone, t.row + r - lane / 4 + i);
+#pragma unroll 1
+            for (int column = lane; column - lane < p.v.cols; column += 32 * again.EACH) again.run(to, base, scale, column);
+        }
+    }
+}
+
+/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores, probabilities and sums are no members:
+   with arrays in it the struct would be memory until loops are unrolled, and the code would differ. */
+template <class S> struct bsri_flex_consumer {
+    typedef bsri_wgmma<typename S::type, S::KEYS> scores;
+    const bsri_dev_flex &m;
+    bsri_flex_stream<S> &c;
+    const bsri_flex_stage<S> *const notes;
+    const uint32_t base; /* of the stream's memory */
+    char *const warps; /* rooms of all warps, where there is everything */
+    bsri_pipe<0> ring = {0, 0};
+    uint32_t tiles = 0, multiplied = 0; /* begun so far; of those that had keys */
+    int flags = BSRI_FLASH_EMPTY; /* of the key tile in `key_stage` */
+    uint32_t key_stage = 0;
+    static constexpr uint32_t SHIELD = 1u << 31; /* in `multiplied`, for want of registers: a score of the tile was forbidden */
+
+    __device__ __forceinline__ bsri_flex_consumer(const bsri_dev_flex &m_, bsri_flex_stream<S> &c_,
+                                                   const bsri_flex_stage<S> *notes_, uint32_t memory, char *warps_)
+        : m(m_), c(c_), notes(notes_), base(memory), warps(warps_) {}
+    /* The thread's number; with everything, or long sums, it is read anew, so that what follows from it is not kept: registers
+       are scarce. */
+    static __device__ __forceinline__ int thread(void) {
+        return bsri_dev_thread();
+    }
+    __device__ __forceinline__ int group(void) const { return thread() / 128; }
+    __device__ __forceinline__ uint32_t query(void) const { return multiplied % S::QUERIES; }
+    /* First rows of this warp, of this thread in a tile. */
+    __device__ __forceinline__ int first(void) const { return thread() / 32 % (bsri_flex_joined<S>(m) ? 8 : 4) * 16; }
+    __device__ __forceinline__ int r(void) const { return first() + thread() % 32 / 4; }
+    __device__ __forceinline__ uint32_t ring_at(void) const { return base + S::QUERIES * bsri_flex_query<S>(m); }
+    __device__ __forceinline__ uint32_t queries(void) const { return base + (bsri_flex_joined<S>(m) ? group() * 64 * 128 : 0); }
+    __device__ __forceinline__ const bsri_flex_place &place(void) const { return c.place[(tiles - 1) & 3]; }
+    /* Operands of products, and who is next: made before a turn begins, as the tensor cores wait for what is made in it. */
+    struct operands {
+        uint32_t x, y, v; /* queries, keys, values: lower halves of descriptors; the upper ones are all the same */
+        int own;          /* sharing a stream: the barrier that gives the turn to this warpgroup; 5 - own: to the other */
+    };
+    __device__ __forceinline__ operands ready(void) const {
+        operands o;
+        o.x = (uint32_t)bsri_wgmma_desc<128>(queries() + query() * bsri_flex_query<S>(m), 0);
+        o.y = (uint32_t)bsri_wgmma_desc<128>(ring_at() + key_stage * S::STAGE, 0);
+        o.v = (uint32_t)bsri_wgmma_desc<128>(ring_at() + ring.stage * S::STAGE, S::KEYS * 128);
+        o.own = 2 + group();
+        bsri_dev_opaque(o.x), bsri_dev_opaque(o.y), bsri_dev_opaque(o.v);
+        return o;
+    }
+    static __device__ __forceinline__ uint64_t whole(uint32_t low) { return bsri_wgmma_desc_bits(128, 0) >> 32 << 32 | low; }
+    /* Sharing a stream: the other warpgroup's products go first, or next. */
+    __device__ __forceinline__ void scheduler_barrier(const operands &o, bool begin) const {
+        if (!bsri_flex_joined<S>(m)) return;
+        if (begin) bsri_named_sync(o.own, 256);
+        else bsri_named_arrive(5 - o.own, 256);
+    }
+    /* Scores, of so many columns of heads; probabilities times so many of values. Each has a fence and a commit of its own also
+       where ways part, else ptxas adds groups, and to wait for the scores would be to wait for the values. */
+    template <int COLUMNS> __device__ __forceinline__ void form(float (&s)[S::KEYS / 2], const operands &o) const {
+        const uint32_t lines = (uint32_t)bsri_flex_rows<S>(m);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 16; i++)
+            scores::ss(s, whole(o.x + i / 4 * lines * 8 + i % 4 * 2), whole(o.y + i / 4 * S::KEYS * 8 + i % 4 * 2), i > 0);
+        bsri_wgmma_commit();
+    }
+    template <int COLUMNS>
+    static __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4], const operands &o) {
+        float(&some)[COLUMNS / 2] = reinterpret_cast<float(&)[COLUMNS / 2]>(out);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 16; i++) bsri_wgmma<typename S::type, COLUMNS, 0, 1>::rs(some, a[i], whole(o.v + i * 128));
+        bsri_wgmma_commit();
+    }
+    /* Narrow heads: half, three quarters or all of the columns. */
+    __device__ __forceinline__ void form_some(float (&s)[S::KEYS / 2], const operands &o) const {
+        if (m.k_columns == S::HD / 2) form<S::HD / 2>(s, o);
+        else if (m.k_columns == S::HD / 4 * 3) form<S::HD / 4 * 3>(s, o);
+        else form<S::HD>(s, o);
+    }
+    __device__ __forceinline__ void add_some(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4],
+                                             const operands &o) const {
+        if (m.v_columns == S::HD / 2) add<S::HD / 2>(out, a, o);
+        else if (m.v_columns == S::HD / 4 * 3) add<S::HD / 4 * 3>(out, a, o);
+        else add<S::HD>(out, a, o);
+    }
+    /* The ring's next stage, of values, has landed. */
+    __device__ __forceinline__ void values(void) const { bsri_flash_wait(c.full, ring.stage, ring.phase); }
+    /* Scores of the keys in `key_stage`. */
+    __device__ __forceinline__ void form_scores(float (&s)[S::KEYS / 2]) const {
+        const operands o = ready();
+        if constexpr (S::HD > 64)
+            if (m.narrow) {
+                scheduler_barrier(o, true), form_some(s, o), scheduler_barrier(o, false);
+                return;
+            }
+        scheduler_barrier(o, true), form<S::HD>(s, o), scheduler_barrier(o, false);
+    }
+    /* The same, then the probabilities before them times the values in the ring's next stage. */
+    __device__ __forceinline__ void form_and_add(float (&s)[S::KEYS / 2], float (&out)[S::HD / 2],
+                                                 const uint32_t (&a)[S::KEYS / 16][4]) const {
+        const operands o = ready();
+        values();
+        if constexpr (S::HD > 64)
+            if (m.narrow) {
+                scheduler_barrier(o, true), form_some(s, o), add_some(out, a, o), scheduler_barrier(o, false);
+                return;
+            }
+        scheduler_barrier(o, true), form<S::HD>(s, o), add<S::HD>(out, a, o), scheduler_barrier(o, false);
+    }
+    /* Probabilities times the tile's last values. */
+    __device__ __forceinline__ void add_last(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
+        const operands o = ready();
+        values();
+        if constexpr (S::HD > 64)
+            if (m.narrow) return add_some(out, a, o);
+        add<S::HD>(out, a, o);
+    }
+    __device__ __forceinline__ void added(float (&out)[S::HD / 2]) {
+        bsri_wgmma_wait<0>();
+        bsri_wgmma_done(out);
+        bsri_flash_arrive(c.empty, ring.stage);
+        ring.advance(bsri_flex_stages<S>(m));
+    }
+    __device__ __forceinline__ bsri_flex_warp<S> scores_of(uint32_t stage, int block_row) const {
+        return bsri_flex_warp<S>(m, notes[stage], place(), warps, bsri_dev_thread(), block_row);
+    }
+    /* The next key tile, the first of its query tile or a later one. */
+    __device__ __forceinline__ void open(void) {
+        bsri_flash_wait(c.full, ring.stage, ring.phase);
+        key_stage = ring.stage, flags = notes[key_stage].flags;
+        ring.advance(bsri_flex_stages<S>(m));
+    }
+    /* Numbers that meet the scores of a stage's keys are asked for. */
+    __device__ __forceinline__ void ask(uint32_t stage, int block_row) const {
+        if constexpr (S::OPTIONS)
+            if (m.ahead >= 0) scores_of(stage, block_row).ask(m.ahead), bsri_cp_async_commit();
+    }
+    /* The same of the next key tile, ahead of time. first: no values stand before its keys in the ring. */
+    __device__ __forceinline__ void ask_next(bool first, int block_row) const {
+        if constexpr (S::OPTIONS)
+            if (m.ahead >= 0 && !(flags & BSRI_FLASH_LAST)) {
+                bsri_pipe<0> keys = ring;
+                if (!first) keys.advance(bsri_flex_stages<S>(m));
+                bsri_flash_wait(c.full, keys.stage, keys.phase), ask(keys.stage, block_row);
+            }
+    }
+    __device__ __forceinline__ int block_row(void) const {
+        const uint32_t rows = (uint32_t)m.p.mask.block_rows, row = (uint32_t)place().row;
+        return bsri_flex_joined<S>(m) || (S::OPTIONS && m.odd) ? 0 : (int)((row + first()) / rows - row / rows);
+    }
+    /* The next query tile: its first scores are being formed when this returns. */
+    __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
+        open();
+        if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, tiles++ % BSRI_FLEX_PLANS);
+        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) {
+            bsri_flash_wait(c.q_full, query(), multiplied / S::QUERIES % 2);
+            ask(key_stage, block_row());
+        }
+        form_scores(s); /* also where there are none: scores that nobody reads */
+    }
+    /* The scores are there: they are changed, what is forbidden goes, their keys' stage is free. */
+    __device__ __forceinline__ void modify(float (&s)[S::KEYS / 2], int block_row) {
+        const bsri_flex_stage<S> &note = notes[key_stage];
+        bsri_wgmma_done(s);
+        if constexpr (S::OPTIONS) {
+            if (m.changes) bsri_flex_change<S>(s, m, note, place().slope, place().row + r());
+            if (scores_of(key_stage, block_row).modify(s, flags)) multiplied |= SHIELD;
+        }
+        if ((flags & BSRI_FLASH_MASKED) && !(S::OPTIONS && m.odd)) {
+            if (flags & BSRI_FLASH_EDGED) bsri_flex_cut<S>(s, m, note, block_row, place(), place().row + r());
+            else bsri_flex_forbid<S>(s, m, note, block_row);
+            multiplied |= SHIELD;
+        }
+        if (!(S::OPTIONS && m.p.drops)) bsri_flash_arrive(c.empty, key_stage);
+    }
+    /* Probabilities are there. */
+    __device__ __forceinline__ void drop(float (&s)[S::KEYS / 2], int block_row) const {
+        if constexpr (S::OPTIONS)
+            if (m.p.drops) scores_of(key_stage, block_row).drop(s), bsri_flash_arrive(c.empty, key_stage);
+    }
+    static __device__ __forceinline__ void pack(uint32_t (&a)[S::KEYS / 16][4], const float (&s)[S::KEYS / 2]) {
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 8; i++)
+            a[i / 2][i % 2 * 2] = bsri_pack<typename S::type>(s[4 * i], s[4 * i + 1]),
+                             a[i / 2][i % 2 * 2 + 1] = bsri_pack<typename S::type>(s[4 * i + 2], s[4 * i + 3]);
+    }
+    /* A query tile, whose first scores are being formed: its sums. */
+    __device__ __forceinline__ void tile(float (&s)[S::KEYS / 2], float (&out)[S::HD / 2], float (&top)[2], float (&sum)[2]) {
+        const int row_of = block_row();
+        float factor[2];
+        uint32_t a[S::KEYS / 16][4];
+        multiplied &= ~SHIELD;
+        top[0] = top[1] = -bsri_dev_inf<float>(), sum[0] = sum[1] = 0;
+#pragma unroll
+        for (int i = 0; i < S::HD / 2; i++) out[i] = 0;
+        bsri_wgmma_wait<0>();
+        if (flags & BSRI_FLASH_EMPTY) {
+            bsri_flash_arrive(c.empty, key_stage);
+            return;
+        }
+        if constexpr (!S::OPTIONS) { /* all that happens to scores twice: else the loop has no register left for the first time */
+            modify(s, row_of);
+            bsri_flex_fold(s, top, sum, factor, m.p.unit, m.lazy);
+            pack(a, s);
+        }
+#pragma unroll 1
+        for (bool fresh = S::OPTIONS; fresh || !(flags & BSRI_FLASH_LAST); fresh = false) {
+            if (!S::OPTIONS || !fresh) {
+                open();
+                form_and_add(s, out, a);
+                bsri_wgmma_wait<1>();
+            }
+            modify(s, row_of);
+            ask_next(fresh, row_of);
+            const bool grown = bsri_flex_fold(s, top, sum, factor, m.p.unit, m.lazy);
+            drop(s, row_of);
+            if (!S::OPTIONS || !fresh) {
+                bsri_flash_hold(sum);
+                added(out);
+                if (grown) {
+#pragma unroll
+                    for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
+                }
+            }
+            pack(a, s);
+        }
+        bsri_flash_arrive(c.q_empty, query());
+        multiplied++;
+        add_last(out, a);
+        added(out);
+    }
+};
+template <class S>
+__device__ __forceinline__ void bsri_flex_consume(const bsri_dev_flex &m, bsri_flex_stream<S> &c,
+                                                   const bsri_flex_stage<S> *notes, uint32_t memory, char *warps, int group) {
+    bsri_flex_consumer<S> w(m, c, notes, memory, warps);
+    float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2];
+    if (group == 1) w.scheduler_barrier(w.ready(), false);
+    w.begin(s);
+#pragma unroll 1
+    while (!(w.flags & BSRI_FLASH_EXIT)) {
+        w.tile(s, out, top, sum);
+        const bsri_flex_place &done = w.place();
+        w.begin(s);
+        bsri_flex_store<S>(m, done, w.r(), out, top, sum, (w.multiplied & w.SHIELD) != 0,
+                            (bsri_dev_query *)(warps + (threadIdx.x / 32 + 1) * S::SCRATCH - S::ALONE));
+    }
+    bsri_wgmma_wait<0>();
+}
+#endif
+
+/* bsri_attention_flex: a CTA stays and takes query tiles. Where both multiplying warpgroups share a stream of keys they are
+   joined, else each has its own.
+   Its tile is the choice of bsri_flex_choose() (>>cuda-plan-rows).
+
+   Threads: warpgroups 0 and 1 multiply (REGISTERS each), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
+   warpgroup 2 (the rest of 504) warp i fetches for stream i, and warp 3 plans tiles for all.
+
+   Shared memory:
+     dynamic:     STREAM bytes for each stream; joined warpgroups of S::OPTIONS have one of twice as many
+       0          QUERIES query tiles of 64 or 128 lines of HD elements, in atoms of 64 (128 bytes a line, swizzled)
+       behind     the ring: STAGES (MOST) times STAGE bytes, KEYS lines of keys or of values in the same form
+     behind them  S::OPTIONS: SCRATCH bytes for each multiplying warp, numbers that meet its 16 rows of scores
+                  bsri_flex_control (CONTROL bytes): barriers, plans, notes
+
+   barrier        count           arrives                                           waits                     phase
+   full[stage]    32              fetching warp; its lane 0 with expect_tx          consumers                 round of the ring
+   empty[stage]   consumers       each: scores are changed, or values added         fetching warp             round + 1
+   q_full[]       1               lane 0 of the fetching warp, expect_tx            consumers                 round of them
+   q_empty[]      consumers       each: the tile's last scores are formed           fetching warp             round + 1
+   plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
+   plan_empty[2]  consumers + 32  each: the tile has begun; lanes of the fetching   warp 3                    round + 1
+                                  warp: plan read
+   bar 2, 3       256             joined: sync on one, arrive at the other          warpgroup 0 on 2, 1 on 3
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. A stage that is a flag and
+   nothing else gets 32 plain arrivals. Consumers see a tile's place when its first stage is full, which the fetching warp
+   fills after plan_full; a place is written anew when the tile two behind it has begun, so when the tile itself is stored. By
+   bars 2 and 3 warpgroups take turns to issue products.
+
+   Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
+   registers.
+
+   Order: 1. Warp 3 deals query tiles to streams: the first round as they come, long ones, then windows sorted by length.
+          2. A fetching warp walks the union of the plan's block rows and loads K0, K1, V0, K2, V1, ..., with a note for each K.
+          3. Consumers issue the scores of key tile j + 1, then probabilities j times values j, and wait for the scores only.
+          4. While values are added: scores are changed, what is not stored or not allowed is forbidden, online softmax,
+             probabilities j + 1.
+          5. A tile's first scores are formed before the tile before it is divided and stored. */
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_flex(const __grid_constant__ bsri_dev_flex m BSRI_GATE) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_flash_memory[];
+    static_assert(sizeof(bsri_flex_control<S>) <= S::CONTROL, "too little shared memory");
+    static_assert(!S::OPTIONS || sizeof(bsri_dev_query) <= S::ALONE, "too little shared memory");
+    char *const warps = bsri_flash_memory + S::STREAMS * S::STREAM;
+    bsri_flex_control<S> &c = *(bsri_flex_control<S> *)(warps + 8 * S::SCRATCH);
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = bsri_flex_joined<S>(m) ? 256 : 128;
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+    if (threadIdx.x < bsri_flex_streams<S>(m)) {
+        bsri_flex_stream<S> &x = c.stream[threadIdx.x];
+        for (int i = 0; i < S::MOST; i++)
+            bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 32), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
+        for (int i = 0; i < S::QUERIES; i++)
+            bsri_mbarrier_init(bsri_smem_address(&x.q_full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.q_empty[i]), readers);
+        for (int i = 0; i < BSRI_FLEX_PLANS; i++) {
+            bsri_mbarrier_init(bsri_smem_address(&x.plan_full[i]), 32);
+            bsri_mbarrier_init(bsri_smem_address(&x.plan_empty[i]), readers + 32);
+        }
+        bsri_mbarrier_init_fence();
+    }
+    __syncthreads();
+    bsri_pdl_wait();
+    if (threadIdx.x == 256)
+        for (int i = 0; i < 3; i++) bsri_tma_prefetch(&m.map[i]);
+    if (group == 2) {
+        bsri_setmaxnreg_dec<504 - 2 * S::REGISTERS>();
+        if (warp < bsri_flex_streams<S>(m)) {
+            bsri_flex_produce<S>(m, c.stream[warp], c.note + warp * S::STAGES,
+                                  bsri_smem_address(bsri_flash_memory) + warp * S::STREAM);
+        } else if (warp == 3) {
+            bsri_flex_dealer<S> dealer(m, c);
+            dealer.run();
+        }
+    } else {
+        bsri_setmaxnreg_inc<S::REGISTERS>();
+        const int i = bsri_flex_joined<S>(m) ? 0 : group;
+        bsri_flex_consume<S>(m, c.stream[i], c.note + i * S::STAGES, bsri_smem_address(bsri_flash_memory) + i * S::STREAM, warps,
+                              group);
+    }
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */

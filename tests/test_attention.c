@@ -551,6 +551,74 @@ TEST(tiles) {
         run_attention(&c);
     }
 }
+/* Rows that start at multiples of 16 bytes, as tensor cores want them: the last elements of each may be nobody's. */
+static bsr_dense whole_pieces(int dtype, int64_t rows, int64_t cols, t_shape b) {
+    bsr_dense d = t_random(dtype, rows, (cols + 7) / 8 * 8, ROW, b, 0, FILL_SIGNED);
+    d.cols = cols;
+    return d;
+}
+#ifndef OPTIONS_CASES
+#define OPTIONS_CASES 72 /* more where tensor cores are */
+#endif
+/* What tensor cores take, with every option, at random: any sides of blocks, heads to 256, numbers that meet the scores in rows
+   of whole pieces or not. Now and then keys and values that nobody may attend to are not numbers. */
+TEST(tiles_and_options) {
+    static const int64_t blocks[][2] = {{16, 16},  {64, 64}, {128, 128}, {128, 32}, {32, 48}, {48, 16}, {1, 128},
+                                        {8, 8},    {16, 8},  {3, 5},     {100, 24}, {1, 1},   {2, 64},  {256, 64},
+                                        {128, 24}, {7, 160}, {64, 16},   {40, 32}};
+    static const int64_t heads_of[] = {64, 128, 256};
+    static const int adds[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
+    static const int says[] = {BSR_BOOL, BSR_I8, BSR_F16, BSR_F32, BSR_F64, BSR_I64};
+    int k;
+    for (k = 0; k < OPTIONS_CASES; k++) {
+        const int bare = k / 18 % 3 == 2 && bt_below(4); /* heads above 128 with limits of keys alone are fast */
+        const int64_t *b = blocks[bare ? k % 5 : k % 18], most = heads_of[k / 18 % 3], grid = b[0] * b[1] < 64 ? 100 : 300;
+        const int type = bt_below(2) ? BSR_F16 : BSR_BF16, values = bare ? 0 : (int)bt_below(4);
+        const int64_t r = bt_range(1, grid / b[0] + 1), cols = bt_range(1, grid / b[1] + 1);
+        const int64_t lq = r * b[0] - bt_below(b[0]), lk = cols * b[1] - bt_below(b[1]);
+        const int64_t d = bt_range(most / 2 - 16, most), dv = bt_below(2) ? d : bt_range(1, most), group = bt_range(1, 2);
+        const t_shape bq = t_batch(2, bt_range(1, 2), 2, 0, 0), bk = t_batch(2, bq.n[0], 2 / group, 0, 0);
+        bsr_dense rel, kp;
+        options x;
+        attention c;
+        t_spec s;
+        bt_case("%d: %lldx%lld, %s, D %lld, %lld", k, (long long)b[0], (long long)b[1], bsr_dtype_name(type), (long long)d,
+                (long long)dv);
+        s = t_spec_of(values == 1 ? says[bt_below(6)] : values == 2 ? adds[bt_below(5)] : BSR_BOOL, b[0], b[1], r, cols,
+                      bt_range(0, r * cols));
+        s.kind = values == 1 ? FILL_BOOL : FILL_SIGNED, s.pattern_only = values != 1 && values != 2,
+        s.unsorted = bt_below(4) == 0;
+        if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? bq.n[0] : 1, bt_below(2) ? 2 : 1, 0, 0);
+        if (bt_below(2)) s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+        c = attention_new(&s, type, lq, lk, d, dv, bq, bk, bt_below(2) ? BSR_F32 : type);
+        c.q = whole_pieces(type, lq, d, bq), c.k = whole_pieces(type, lk, d, bk), c.v = whole_pieces(type, lk, dv, bk);
+        if (bt_below(2)) c.out = t_output(c.out.dtype, lq, dv, ROW, bq);
+        c.o.flags = values == 1 ? BSR_ATTENTION_MASK_BOOLEAN : values == 2 ? BSR_ATTENTION_MASK_ADDITIVE : 0;
+        if (bt_below(3) == 0)
+            c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-40, 40) + (bt_below(2) ? lk - lq : 0);
+        rel = t_random(adds[bt_below(5)], bt_below(3) ? lq : 1, bt_below(4) ? lk : 1, bt_below(2) ? ROW : (int)bt_below(LAYOUTS),
+                       shared(bq), 0, FILL_SIGNED);
+        kp = t_random(adds[bt_below(5)], 1, lk, ROW, bt_below(2) ? NO_BATCH : shared(bq), 0,
+                      bt_below(2) ? FILL_BOOL : FILL_SIGNED);
+        if (!bare && bt_below(3) == 0) c.o.relative_bias = &rel;
+        if (!bare && bt_below(3) == 0) c.o.key_padding_mask = &kp, c.o.key_padding_mode = (int)bt_below(2);
+        if (!bare && bt_below(4) == 0) c.o.score_function = bt_below(2) ? BSR_SCORE_tf_alibi : BSR_SCORE_tf_softcap;
+        if (!bare && bt_below(4) == 0) c.o.mask_function = BSR_MASK_tf_stripes;
+        if (!bare && bt_below(4) == 0) c.o.dropout_p = bt_uniform() * 0.9, c.o.dropout_seed = bt_random();
+        if (bt_below(2)) some_options(&c, &x, bq, 40);
+        if (bare) c.o.softcap = 0, c.o.slopes = NULL;
+        c.scale = bt_below(4) == 0 ? 2 * bt_uniform() - !bare : 0, c.has_lse = bt_below(4) != 0, c.has_max = bt_below(2) != 0;
+        c.flags = REF_MAY_BE_ZERO;
+        if (bt_below(3) == 0 && c.o.dropout_p == 0 && c.scale == 0 && values != 2 && !c.o.relative_bias && !c.o.slopes &&
+            !(c.o.key_padding_mask && c.o.key_padding_mode == BSR_MASK_ADD)) {
+            const int64_t bad = bt_below(lk); /* forbidden to some; no probability is too small */
+            int64_t item, i;
+            for (item = 0; item < t_items(&bk); item++)
+                for (i = 0; i < dv; i++) t_set(&c.v, item, bad, i, i % 2 ? (double)NAN : (double)INFINITY);
+        }
+        run_attention(&c);
+    }
+}
 /* A float mask's values do not count unless a flag says so; a pattern-only mask needs none. */
 TEST(mask_pattern_only) {
     int k;
@@ -578,6 +646,7 @@ int main(int argc, char **argv) {
         {"forbidden_nan", forbidden_nan},
         {"mask_corners", mask_corners},
         {"tiles", tiles},
+        {"tiles_and_options", tiles_and_options},
         {"mask_pattern_only", mask_pattern_only},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

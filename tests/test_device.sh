@@ -200,6 +200,10 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
         section bsrsparse_kernels.cuh attention-wgmma-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
         section bsrsparse_kernels.cuh attention-wgmma-load
         section bsrsparse_kernels.cuh attention-wgmma | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
+        section bsrsparse_kernels.cuh attention-flex-plan | sed '/^#ifdef BSRI_WGMMA_CODE/d'
+        section bsrsparse_kernels.cuh attention-flex-load
+        section bsrsparse_kernels.cuh attention-flex-scores
+        section bsrsparse_kernels.cuh attention-flex | sed '/^#ifdef BSRI_WGMMA_CODE/d; /^#endif/d'
     } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
     test=
     [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c

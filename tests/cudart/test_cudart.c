@@ -1904,6 +1904,56 @@ TEST(stages) {
     bsr_destroy(ctx);
 }
 
+/* Rows of queries, keys and values that start anywhere are copied. The copies have the workspace: kernels for few queries, which
+   keep sums of parts there else, get none. */
+TEST(stages_of_attention) {
+    enum { DENSE = 1 << 3 };
+    int k;
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    for (k = 0; k < 16; k++) {
+        const int few = k % 2, odd = k / 2 % 2, slopes = k / 4 % 2 && !few, narrow = k / 8;
+        const int64_t rows = few ? 1 : 4096, keys = 16384, d = narrow ? 72 : 128, line = d + odd, heads = 8;
+        bsr_plan plan = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        bsr_attention_options o = BSR_ZERO;
+        bsr_matrix mask;
+        bsr_dense q, kv, out, number;
+        char *p[5];
+        int j;
+        bt_case("%d queries, lines of %d%s", (int)rows, (int)line, slopes ? ", slopes" : "");
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (j = 0; j < 5; j++) p[j] = aligned(INT64_C(1) << 28, BSR_I8);
+        mask = bsr_matrix_make(few ? 64 : rows, keys, 64, 64, (few ? 1 : rows / 64) * (keys / 64), p[0], p[0] + (1 << 24),
+                               BSR_I32, NULL, BSR_BOOL);
+        q = bsr_dense_batched(bsr_dense_strided(p[1], BSR_BF16, rows, d, line, 1), heads, rows * line);
+        kv = bsr_dense_batched(bsr_dense_strided(p[2], BSR_BF16, keys, d, line, 1), heads, keys * line);
+        out = bsr_dense_batched(bsr_dense_row_major(p[3], BSR_BF16, rows, d), heads, rows * d);
+        number = bsr_dense_row_major(p[4], BSR_F32, 1, 1);
+        if (slopes) o.slopes = &number;
+#define CALL() bsr_attention(ctx, 0, &q, &kv, &kv, &mask, &o, &out, NULL, &ex)
+        ex.query = &plan;
+        CHECK_INT(CALL(), BSR_OK), CHECK_INT((plan.flags & DENSE) != 0, odd), CHECK(plan.kernel > 1);
+        if (few && odd) CHECK(plan.split <= 1);
+        if (few && !odd) CHECK(plan.split > 1);
+        ex.query = NULL, ex.workspace = arena.base + arena.size / 2, ex.workspace_bytes = plan.workspace_bytes;
+        si.on_launch = on_stage;
+        for (j = 0; j < 2; j++) { /* then by its plan */
+            stage_names[0] = 0, ex.plan = j ? &plan : NULL;
+            CHECK_INT(CALL(), BSR_OK), CHECK_INT(!strncmp(stage_names, "copy ", 5), odd);
+        }
+        if (odd) {
+            ex.workspace_bytes = plan.workspace_bytes - 1;
+            CHECK_INT(CALL(), BSR_WORKSPACE_TOO_SMALL), CHECK_INT(e.value, plan.workspace_bytes);
+            ex.plan = NULL, stage_names[0] = 0;
+            CHECK_INT(CALL(), BSR_OK), CHECK(!strstr(stage_names, "copy"));
+        }
+        si.on_launch = on_launch;
+#undef CALL
+    }
+    bsr_destroy(ctx);
+}
+
 /* A product, and the plan that the heuristic is to choose. */
 typedef struct planned {
     int dtype, m, k, n, block, sparsity, columns, tier, rows, cols;
@@ -2299,6 +2349,7 @@ static const bt_test tests[] = {
     {"slow_paths", slow_paths},
     {"chains", chains},
     {"stages", stages},
+    {"stages_of_attention", stages_of_attention},
     {"sums_of_products", sums_of_products},
     {"sums_of_two_types", sums_of_two_types},
     {"attention_plans", attention_plans},

@@ -15,6 +15,7 @@ static int forced = 3; /* tier */
 
 /* --- what the sections need of others --- */
 #define BSRI_WGMMA_CODE
+static int bsri_dev_thread(void) { return (int)threadIdx.x; }
 template <int DTYPE> struct bsri_dev_dtype;
 struct bf16_number {
     uint16_t u;
@@ -70,12 +71,17 @@ static uint32_t bsri_dev_f8_codes(float, float, bool) { abort(); }
 
 /* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */
 static long ran[1000], refused_calls;
+/* A kernel's own parameters are a member of the union. */
+template <class P>
+static void launch_of(void (*kernel)(const P, bsri_gate), const bsri_attention_params *m, int64_t grid, unsigned threads) {
+    launch(kernel, *(const P *)m, grid, threads);
+}
 #define CASE(name, number, of, tier, type, block, costs, kernel, ...) RUN_##tier(number, kernel<__VA_ARGS__>)
 #define RUN_SIMT(number, ...)\
     case number: launch(__VA_ARGS__, m->simt, c->grid, (unsigned)c->threads); break;
 #define RUN_MMA(number, ...)
 #define RUN_WGMMA(number, ...)\
-    case number: launch(__VA_ARGS__, m->wgmma, c->grid, (unsigned)c->threads); break;
+    case number: launch_of(__VA_ARGS__, m, c->grid, (unsigned)c->threads); break;
 static void run_choice(const bsri_choice *c, const bsri_attention_params *m) {
     if (c->shared > SHARED_BYTES) bt_fail(__FILE__, __LINE__, "%d bytes of shared memory", c->shared);
     switch (c->kernel) {

@@ -173,6 +173,12 @@ static unsigned __reduce_add_sync(unsigned, unsigned v) {
     for (unsigned i = 0; i < 32; i++) sum += (unsigned)slot[i];
     return sum;
 }
+static unsigned __match_any_sync(unsigned, int v) {
+    const uint64_t *slot = exchange(v);
+    unsigned same = 0;
+    for (unsigned i = 0; i < 32; i++) same |= shuffled<int>(slot, i) == v ? 1u << i : 0u;
+    return same;
+}
 static unsigned __reduce_or_sync(unsigned, unsigned v) {
     const uint64_t *slot = exchange(v);
     unsigned sum = 0;
