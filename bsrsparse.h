@@ -295,6 +295,22 @@
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
      hold.
 
+   WEIGHTS
+     bsr_dense_addmm and bsr_dense_mm take a matrix of i8, e4m3, e5m2 or u4 with b in f16, bf16 or f32 (and out of b's type, f32, or
+     of f32 also f16, bf16): weights that are stored with fewer bits than they are multiplied in. The weight of a stored number q is
+     scale (q - zero), by a_scales of the call's epilogue: bsr_scales says which numbers share a scale and a zero point; zero points
+     may be added after scaling instead (BSR_SCALES_ZERO_AFTER). Without zero points u4 counts from its middle, q - 8.
+     u4 stands packed as value_strides of zeros says, [nnz][block_rows][block_cols / 2] bytes, the even column in the low half;
+     block_cols is even. So checkpoints are (groups of G along K: group_rows 1, group_cols G; scales of shape [rows, cols / G]):
+       torchao's Int4Tensor, plain   qdata [rows, cols / 2] as blocks take it; scale and zero_point [cols / G, rows]: strides;
+                                     BSR_SCALES_ZERO_AFTER
+       GPTQ, AWQ                     bsr_unpack_gptq, bsr_unpack_awq make rows of pairs; their zero points are numbers of u4, too
+       DeepSeek's e4m3               scale [rows / 128, cols / 128]: groups of 128 x 128
+     The CPU converts stored blocks to f32 as it meets them and adds up in f32: (k + 8) u |A||B|, |A| of u4 and of zero points being
+     |scale| (|q| + |zero|). The CUDA backend: see WEIGHTS ON CUDA.
+   WEIGHTS ON CUDA
+     @@CUDA@@
+
    BLOCK MASKS
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
      full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
@@ -320,6 +336,7 @@
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
+     BSRSPARSE_NO_WEIGHTS              leaves weights of fewer bits out: matrix and dense operand have one type then
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -429,7 +446,9 @@ typedef enum bsr_status {
    largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
    large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
    there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions;
-   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above. */
+   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above.
+   BSR_U4: two numbers from 0 to 15 to a byte, of even and odd column of a block; an element, of which sizes and strides of arrays
+   speak, is such a pair. It is of the matrix in bsr_dense_addmm and bsr_dense_mm alone: see WEIGHTS above. */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -440,7 +459,8 @@ typedef enum bsr_status {
     X(BSR_I64, 7, "i64", 8)  \
     X(BSR_BOOL, 8, "bool", 1) \
     X(BSR_E4M3, 9, "e4m3", 1) \
-    X(BSR_E5M2, 10, "e5m2", 1)
+    X(BSR_E5M2, 10, "e5m2", 1) \
+    X(BSR_U4, 11, "u4", 1)
 
 typedef enum bsr_dtype {
     BSR_DTYPE_NONE = 0,
@@ -710,6 +730,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
     X(BSR_ITEM_SCALES, BSR_UNSUPPORTED, "scales of operands are not taken here")                                       \
+    X(BSR_ITEM_ZERO_POINTS, BSR_UNSUPPORTED, "zero points are of weights beside operands of 16 or 32 bits")            \
+    X(BSR_ITEM_PACKED, BSR_UNSUPPORTED, "pairs stand packed, in blocks of an even number of columns: <index> 0: value_strides " \
+      "that are not 0; 1: <value> columns")                                                                             \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -1169,10 +1192,12 @@ enum {
 };
 
 typedef enum bsr_scales_flag {
-    BSR_SCALES_BLOCKS = 1 << 0, /* of a: each stored block has scales of its own */
+    BSR_SCALES_BLOCKS = 1 << 0,     /* of a: each stored block has scales of its own */
+    BSR_SCALES_ZERO_AFTER = 1 << 1, /* of weights: scale (q - middle) + zero, middle 8 of u4, else 0 */
     BSR_SCALES_FLAG_FORCE_32 = 0x7fffffff
 } bsr_scales_flag;
 #define BSR_SCALES_BLOCKS BSRI_FLAG(BSR_SCALES_BLOCKS)
+#define BSR_SCALES_ZERO_AFTER BSRI_FLAG(BSR_SCALES_ZERO_AFTER)
 
 /* What the stored numbers of an operand of 8 bits are multiplied by to be its values, as torch._scaled_mm has it: element (i, j)
    by scale(i / group_rows, j / group_cols). scale has ceil(rows / group_rows) rows and ceil(cols / group_cols) columns, of the
@@ -1183,12 +1208,14 @@ typedef enum bsr_scales_flag {
    They come with a call, in its epilogue, and not with bsr_matrix or bsr_dense: these stay plain arrays, so that no view,
    conversion, file or binding meets a scale that it would have to apply or might overlook; both operands' stand in one place; and
    those that do not change along the products are what left_alpha and right_alpha are, and are applied as these. (Of a row or a
-   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.) */
+   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.)
+   zero: of weights (see WEIGHTS above); sizes as scale's, strides of its own. */
 typedef struct bsr_scales {
     const bsr_dense *scale;         /* of any float type but those of 8 bits */
     int64_t group_rows, group_cols; /* rows and columns of the operand that share one; 0: all */
     uint32_t flags;                 /* BSR_SCALES_* */
     int32_t reserved;
+    const bsr_dense *zero;          /* zero points, of any type that scale may have, i8 or i32; null: none */
 } bsr_scales;
 
 /* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
@@ -1202,7 +1229,7 @@ typedef struct bsr_epilogue {
     const void *user_data;        /* handed to a user function */
     int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
     int32_t reserved;
-    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits are stored with scales */
+    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits, and u4, are stored with scales */
 } bsr_epilogue;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1225,7 +1252,7 @@ typedef enum bsr_trans_flag {
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
    bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
-   these, f16, bf16, f32. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
+   these, f16, bf16, f32, or a in {i8, e4m3, e5m2, u4} with b in {f16, bf16, f32} and out as b's: WEIGHTS. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
    i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
    Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
    at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
@@ -2514,6 +2541,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_SCALES 1
 #endif
+#if defined(BSRSPARSE_NO_WEIGHTS) || defined(BSRSPARSE_NO_PRODUCT) || !(BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32)
+#define BSRI_HAS_WEIGHTS 0
+#else
+#define BSRI_HAS_WEIGHTS 1
+#endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
 #if BSRI_HAS_F16 || BSRI_HAS_BF16
@@ -3073,6 +3105,8 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
 #define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
+#define BSRI_WEIGHTS (BSRI_HAS_WEIGHTS * (BSRI_BYTES | BSRI_BIT(BSR_U4))) /* matrices beside dense operands of more bits */
+#define BSRI_OF_WEIGHTS (0u BSRI_TYPES_F32(BSRI_X_OPERAND)) /* these */
 static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
 
 /* Operand dtypes that the operations take: the ones left in. */
@@ -3614,8 +3648,9 @@ BSRI_UNUSED static int64_t bsri_stored_count(const bsr_matrix *m) {
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
+    const int64_t cols = m->dtype == BSR_U4 ? m->block_cols / 2 : m->block_cols;
     s[0] = m->value_strides[0], s[1] = m->value_strides[1], s[2] = m->value_strides[2];
-    if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * m->block_cols, s[1] = m->block_cols, s[2] = 1;
+    if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * cols, s[1] = cols, s[2] = 1;
 }
 
 /* The same, plain where no element needs them. */
@@ -4149,7 +4184,10 @@ static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, co
     if (role == BSRI_PATTERN) return BSR_OK;
     if (!m->values && m->nnz) return bsri_fail(c, BSR_ITEM_VALUES_NULL, operand, -1, 0);
     bsri_value_strides(m, stride);
-    size[1] = m->block_rows, size[2] = m->block_cols;
+    size[1] = m->block_rows, size[2] = m->dtype == BSR_U4 ? m->block_cols / 2 : m->block_cols;
+    for (i = 0; i < 3 && m->dtype == BSR_U4; i++)
+        if (m->value_strides[i]) return bsri_fail(c, BSR_ITEM_PACKED, operand, 0, m->value_strides[i]);
+    if (m->dtype == BSR_U4 && m->block_cols % 2) return bsri_fail(c, BSR_ITEM_PACKED, operand, 1, m->block_cols);
     for (i = 0; i < 3; i++)
         if (stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, 6 + i, stride[i]);
     return bsri_check_array(c, set, m, operand, m->values, (int64_t)bsr_dtype_size(m->dtype), m->values_batch_stride, 3, size,
@@ -6703,7 +6741,14 @@ typedef struct bsri_product {
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
     bsri_scaling a_scales, b_scales; /* those that change along the products, and others that are no factors of lines */
+    bsri_scaling a_zeros;            /* weights: zero points; these and a_scales by rows and columns of a as it is stored */
+    int32_t weights, zero_after;     /* weights: a's numbers have fewer bits than b's, whose type they are multiplied in */
 } bsri_product;
+/* Weights of fewer bits beside a dense operand; the dtype by which their product is planned. */
+static int bsri_is_weights(int a, int b) {
+    return bsri_is_one_of(BSRI_WEIGHTS, a) && bsri_is_one_of(BSRI_OF_WEIGHTS, b);
+}
+static int bsri_pair_dtype(int a, int b) { return bsri_is_weights(a, b) ? b : a; }
 static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
 #define BSRI_TILE_ROWS 64   /* rows of an output tile at most */
@@ -7948,8 +7993,143 @@ static void bsri_scaled_task(void *arg, int64_t task) {
     }
 }
 
+/* --- weights of fewer bits: pieces of blocks become numbers of the sums' type, then are products as any others --- */
+typedef struct bsri_low {
+    const bsri_engine *e; /* of what is stored */
+    bsri_engine plain;    /* of pieces, `line` numbers to a row */
+    bsri_product job;
+    bsr_matrix pieces;
+    int64_t line;
+    int32_t pairs, reserved;
+    float number[512]; /* of each byte; of pairs two, side by side */
+} bsri_low;
+/* n numbers of a stored row from column `col` on, as bytes stand `step` apart. */
+static void bsri_low_row(const bsri_low *x, const uint8_t *from, int64_t step, int64_t col, int64_t n, float *to) {
+    int64_t j = 0;
+    if (!x->pairs) {
+        for (from += col * step; j < n; j++) to[j] = x->number[from[j * step]];
+        return;
+    }
+    from += col / 2;
+    if (col % 2) to[j++] = x->number[2 * *from++ + 1];
+    for (; j + 2 <= n; j += 2, from++) memcpy(to + j, x->number + 2 * *from, 2 * sizeof *to);
+    if (j < n) to[j] = x->number[2 * *from];
+}
+/* x = scale (x - zero), or scale x + zero. Loops of a constant length become vectors. */
+static void bsri_low_scale(float *x, int64_t n, float scale, float zero, int after) {
+    const float first = after ? 0.0f : zero, last = after ? zero : 0.0f;
+    int64_t j = 0;
+    int l;
+    for (; j + 8 <= n; j += 8)
+        for (l = 0; l < 8; l++) x[j + l] = (x[j + l] - first) * scale + last;
+    for (; j < n; j++) x[j] = (x[j] - first) * scale + last;
+}
+/* A piece of a stored block, rows [row, row + rows) and columns [col, col + cols) of it, as `line` numbers to a row of op(A).
+   values: of the block; at_row, at_col: where scales and zero points take the block's first element to be. */
+static void bsri_low_load(const bsri_low *x, const char *values, const char *scales, const char *zeros, int64_t at_row,
+                              int64_t at_col, int64_t row, int64_t rows, int64_t col, int64_t cols, char *to) {
+    const bsri_product *job = x->e->job;
+    const bsri_scaling *s = &job->a_scales, *z = &job->a_zeros;
+    const int trans = job->trans, wide = job->compute == BSR_F64;
+    const int64_t rs = trans ? x->e->a_cs : x->e->a_rs, cs = trans ? x->e->a_rs : x->e->a_cs;
+    float line[BSRI_TILE_ROWS];
+    int64_t i, j, l, n;
+    for (i = 0; i < rows; i++) {
+        const int64_t at = trans ? i : i * x->line, step = trans ? x->line : 1;
+        bsri_low_row(x, (const uint8_t *)values + (row + i) * rs, cs, col, cols, line);
+        for (j = 0; j < cols; j += n) {
+            const int64_t r = at_row + row + i, c = at_col + col + j;
+            double scale = 1.0, zero = 0.0;
+            n = cols - j;
+            if (scales) n = bsri_min(n, s->along_group - c % s->along_group), scale = bsri_scale_at(s, scales, r, c);
+            if (zeros) n = bsri_min(n, z->along_group - c % z->along_group), zero = bsri_scale_at(z, zeros, r, c);
+            for (l = j; l < j + n && wide; l++)
+                ((double *)(void *)to)[at + l * step] =
+                    job->zero_after ? scale * (double)line[l] + zero : scale * ((double)line[l] - zero);
+            if (!wide && (scales || zeros)) bsri_low_scale(line + j, n, (float)scale, (float)zero, job->zero_after);
+        }
+        if (!wide && !trans) memcpy((float *)(void *)to + at, line, (size_t)cols * sizeof *line);
+        for (j = 0; j < cols && !wide && trans; j++) ((float *)(void *)to)[at + j * step] = line[j];
+    }
+}
+/* Rows [row, row + rows) of a tile. scratch: pieces that are not multiplied yet. */
+static void bsri_low_sums(const bsri_low *x, bsri_work *w, int64_t item, int64_t tile, int64_t col, int64_t row,
+                              int64_t rows, char *scratch) {
+    static const int32_t lines[2] = {0, 1}, first[1] = {0};
+    const bsri_engine *e = x->e;
+    const bsri_product *job = e->job;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), cols = bsri_min(e->panel, e->width - col);
+    int64_t block, below, k, kc, r, used = 0;
+    bsri_cursor c;
+    bsri_work_begin(w, 0, rows, cols, x->line);
+    w->job.line = lines, w->job.at = NULL, w->job.col = first, w->job.block = w->job.step = 1;
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, &s, tile);
+        while (bsri_scaled_next(e, &c, tile, &block, &below)) {
+            const char *values = bsri_at(c.values, job->a->dtype, block * e->a_block);
+            const char *scales = bsri_scales_from(&job->a_scales, &job->batch, s.item, block);
+            const char *zeros = bsri_scales_from(&job->a_zeros, &job->batch, s.item, block);
+            const int own = job->a_scales.blocks || job->a_zeros.blocks;
+            const int64_t at_row = own ? 0 : (job->trans ? below * e->bc : tile * e->br);
+            const int64_t at_col = own ? 0 : (job->trans ? tile * e->br : below * e->bc);
+            for (k = 0; k < e->bc; k += kc) {
+                const char *b = bsri_at(s.b->data, s.b->dtype, b_at + (below * e->bc + k) * e->b_rs);
+                char *to;
+                kc = bsri_min(e->bc - k, x->line);
+                if (w->few || (used + rows * x->line) * size > BSRI_TILE_ROWS * BSRI_DEPTH_BYTES) bsri_work_flush(w), used = 0;
+                to = scratch + used * size, used += rows * x->line;
+                if (job->trans) bsri_low_load(x, values, scales, zeros, at_row, at_col, k, kc, row, rows, to);
+                else bsri_low_load(x, values, scales, zeros, at_row, at_col, row, rows, k, kc, to);
+                w->inner = kc;
+                if (w->few) bsri_few_go(w, to, b, 0, 1, 0);
+                else bsri_work_add(w, to, b, to, b);
+            }
+        }
+    }
+    bsri_work_end(w);
+}
+static void bsri_low_task(void *arg, int64_t task) {
+    const bsri_low *x = (const bsri_low *)arg;
+    const bsri_engine *e = x->e;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    BSRI_ALIGN64 double scratch[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
+    int64_t n;
+    bsri_work w;
+    bsri_product_work(&x->plain, &w);
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
+        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
+        bsr_position at;
+        if (tile < 0) continue;
+        bsri_low_sums(x, &w, item, tile, panel * e->panel, row, rows, (char *)scratch);
+        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
+        bsri_product_finish(&x->plain, &w, at, rows);
+    }
+}
+/* What each byte stands for, and how pieces are multiplied: as blocks of a matrix of the sums' type. */
+static void bsri_low_begin(bsri_low *x, const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const float middle = !job->a_zeros.of.data || job->zero_after ? 8.0f : 0.0f;
+    int i;
+    memset(x, 0, sizeof *x);
+    x->e = e, x->plain = *e, x->job = *job, x->pieces = *job->a, x->pairs = job->a->dtype == BSR_U4;
+    x->line = bsri_min(e->bc, BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(job->compute));
+    x->pieces.dtype = job->compute, x->job.a = &x->pieces, x->plain.job = &x->job;
+    x->plain.a_rs = x->line, x->plain.a_cs = 1, x->plain.few = bsri_few_mode(&x->plain);
+    for (i = 0; i < 256; i++) {
+        const uint8_t byte = (uint8_t)i;
+        if (x->pairs) x->number[2 * i] = (float)(i & 15) - middle, x->number[2 * i + 1] = (float)(i >> 4) - middle;
+        else x->number[i] = (float)bsri_load_f64(&byte, job->a->dtype, 0);
+    }
+}
+
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
-    const int scaled = bsri_is_scaled(job);
+    const int scaled = bsri_is_scaled(job) || job->weights;
+    bsri_low x;
     bsri_engine e;
     int64_t work, listed;
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
@@ -7974,6 +8154,11 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
+    if (job->weights) {
+        bsri_low_begin(&x, &e);
+        bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_low_task, &x);
+        return;
+    }
     bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 
@@ -8093,8 +8278,10 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
     const bsri_index_apart *index; /* as bsri_product's */
-    bsri_scaling a_scales, b_scales;
+    bsri_scaling a_scales, b_scales, a_zeros;
+    int32_t zero_after, reserved;
 } bsri_product_call;
+static int bsri_call_dtype(const bsri_product_call *p) { return bsri_pair_dtype(p->a->dtype, p->b->dtype); }
 
 /* Which results may operands of this dtype give? */
 static uint32_t bsri_result_dtypes(int dtype) {
@@ -8137,20 +8324,14 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     return BSR_OK;
 }
 
-/* Scales of an operand of rows x cols elements; by_block: those of a block, whose number is nnz (-1: no blocks). */
-static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int64_t rows,
-                                    int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
-    const int blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+/* The scales or zero points of an operand of rows x cols elements; a: null where there are no blocks. */
+static bsr_status bsri_check_scale_grid(const bsri_call *c, bsri_spans *set, const bsr_scales *s, const bsr_dense *of,
+                                        uint32_t accepted, int id, int64_t rows, int64_t cols, const bsr_matrix *a,
+                                        const bsri_batch *batch) {
     bsr_dense d;
-    if (s->reserved || s->flags & ~(a ? BSR_SCALES_BLOCKS : 0u))
-        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
-    if (!(BSRI_BYTES & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
-    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
-    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
-    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
-    BSRI_TRY(bsri_check_dense(c, set, s->scale, id, BSRI_FLOATS, BSRI_READ));
-    d = *s->scale;
-    if (blocks) {
+    BSRI_TRY(bsri_check_dense(c, set, of, id, accepted, BSRI_READ));
+    d = *of;
+    if (s->flags & BSR_SCALES_BLOCKS) {
         rows = a->block_rows, cols = a->block_cols;
         if (d.batch_dims < 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d.batch_dims, 1);
         d.batch_dims--;
@@ -8161,6 +8342,21 @@ static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const b
     if (d.rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d.rows, rows);
     if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
     return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
+}
+/* Scales of an operand of rows x cols elements. */
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int weights,
+                                    int64_t rows, int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    if (s->reserved || s->flags & ~((a ? BSR_SCALES_BLOCKS : 0u) | (weights ? BSR_SCALES_ZERO_AFTER : 0u)))
+        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
+    if (!weights && !(BSRI_BYTES & BSRI_BIT(dtype)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
+    if (s->zero && !weights) return bsri_fail(c, BSR_ITEM_ZERO_POINTS, id, -1, 0);
+    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
+    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
+    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
+    BSRI_TRY(bsri_check_scale_grid(c, set, s, s->scale, BSRI_FLOATS, id, rows, cols, a, batch));
+    if (!s->zero) return BSR_OK;
+    return bsri_check_scale_grid(c, set, s, s->zero, BSRI_FLOATS | BSRI_INTS, id, rows, cols, a, batch);
 }
 static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
     if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
@@ -8197,7 +8393,12 @@ static bsr_status bsri_check_product_sizes(const bsri_call *c, const bsri_produc
     if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
     if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
     if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
-    return bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
+    if (p->a->dtype == BSR_U4 && !bsri_is_weights(p->a->dtype, p->b->dtype))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, p->id_b, -1, p->b->dtype, BSRI_OF_WEIGHTS);
+    if (c->op != BSR_OP_DENSE_ADDMM || !bsri_is_weights(p->a->dtype, p->b->dtype))
+        return bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
+    BSRI_TRY(bsri_check_compiled(c, p->b->dtype));
+    return bsri_check_pair_dtypes(c, p->b->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
 }
 /* What else a result is made of, and where it goes. */
 static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
@@ -8206,19 +8407,20 @@ static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_produ
     const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, p->out->rows, p->out->cols, batch));
-    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
+    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, bsri_call_dtype(p)), batch));
     return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
 /* Scales give floats. */
 static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
                                             const bsri_batch *batch) {
     const bsr_scales *sa = p->epilogue->a_scales, *sb = p->epilogue->b_scales;
+    const int weights = bsri_is_weights(p->a->dtype, p->b->dtype);
     const uint32_t floats = bsri_result_dtypes(p->a->dtype) & BSRI_REALS;
     if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
-    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, p->a->rows, p->a->cols, p->a, batch));
-    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
+    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, weights, p->a->rows, p->a->cols, p->a, batch));
+    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, 0, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
 }
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
@@ -8234,7 +8436,8 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
 
 /* Everything that is looked at one operand at a time, before they are compared. */
 static bsr_status bsri_check_product_pair(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
-    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
+    const uint32_t pairs = c->op == BSR_OP_DENSE_ADDMM ? BSRI_WEIGHTS & BSRI_BIT(BSR_U4) : 0;
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS | pairs, BSRI_READ));
     return bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ);
 }
 static bsr_status bsri_check_product_out(const bsri_call *c, const bsri_product_call *p) {
@@ -8254,9 +8457,9 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     bsr_plan plan = bsri_plan_default(c);
     const int64_t *schedule = (const int64_t *)p->a->schedule;
     plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
-    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
+    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, bsri_call_dtype(p)));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
-    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
+    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c) && bsri_call_dtype(p) == p->a->dtype) {
         const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
         const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
         if (c->exec->query || have) plan.workspace_bytes = bytes;
@@ -8271,7 +8474,7 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
 /* Products of every operation share their rows in tuned tables. */
 static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
     const bsr_epilogue *e = p->epilogue;
-    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, p->a->dtype, p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
+    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, bsri_call_dtype(p), p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
     if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
     key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
     key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
@@ -8294,8 +8497,9 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     bsri_product job;
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
-    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, bsri_call_dtype(p)), job.batch = *batch;
     job.index = p->index, job.a_scales = p->a_scales, job.b_scales = p->b_scales;
+    job.a_zeros = p->a_zeros, job.zero_after = p->zero_after, job.weights = bsri_is_weights(p->a->dtype, p->b->dtype);
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -8364,12 +8568,25 @@ typedef struct bsri_folded {
     bsr_epilogue epilogue;
     bsr_dense left, right;
 } bsri_folded;
+/* Zero points that are subtracted first leave scales of rows the factors that they are. What is left goes by a as it is stored. */
+static void bsri_fold_weights(bsri_product_call *p, const bsr_scales *s, bsri_folded *f) {
+    bsr_scales zeros = *s;
+    zeros.scale = s->zero, p->zero_after = s->zero && s->flags & BSR_SCALES_ZERO_AFTER;
+    if (!p->zero_after) f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, f->epilogue.left_alpha, 1, &f->left);
+    if (p->a_scales.of.data) p->a_scales = bsri_scaling_of(s, p->a->rows, p->a->cols, 0);
+    if (s->zero) p->a_zeros = bsri_scaling_of(&zeros, p->a->rows, p->a->cols, 0);
+    if (!p->a_scales.of.rows || !p->a_scales.of.cols) p->a_scales.of.data = p->a_zeros.of.data = NULL; /* no products */
+}
 static void bsri_fold_scales(bsri_product_call *p, bsri_folded *f) {
     const bsr_epilogue *e = p->epilogue;
     if (!e || !(e->a_scales || e->b_scales)) return;
     p->a_scales = bsri_scaling_of(e->a_scales, p->a->rows, p->a->cols, p->trans);
     p->b_scales = bsri_scaling_of(e->b_scales, p->b->rows, p->b->cols, 1);
     f->epilogue = *e, f->epilogue.a_scales = f->epilogue.b_scales = NULL, p->epilogue = &f->epilogue;
+    if (e->a_scales && bsri_is_weights(p->a->dtype, p->b->dtype)) {
+        bsri_fold_weights(p, e->a_scales, f);
+        return;
+    }
     f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, e->left_alpha, 1, &f->left);
     f->epilogue.right_alpha = bsri_scaling_fold(&p->b_scales, e->right_alpha, 0, &f->right);
 }
@@ -8387,6 +8604,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
+    if (!BSRI_HAS_WEIGHTS && a && a->dtype == BSR_U4) return bsri_fail(&c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_U4);
     if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
@@ -27422,6 +27640,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
+    if (dtype == BSR_U4 && op == BSR_OP_DENSE_ADDMM)
+        return BSRI_HAS_WEIGHTS && block_cols % 2 == 0 && bsri_is_one_of(BSRI_OF_WEIGHTS & bsri_compiled_dtypes, out_dtype);
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:
