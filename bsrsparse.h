@@ -92,6 +92,7 @@
      cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan-gradient attention's backward: walks, choice, parameters
+     cuda-plan-weights  weights of fewer bits: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
@@ -296,20 +297,23 @@
      hold.
 
    WEIGHTS
-     bsr_dense_addmm and bsr_dense_mm take a matrix of i8, e4m3, e5m2 or u4 with b in f16, bf16 or f32 (and out of b's type, f32, or
-     of f32 also f16, bf16): weights that are stored with fewer bits than they are multiplied in. The weight of a stored number q is
-     scale (q - zero), by a_scales of the call's epilogue: bsr_scales says which numbers share a scale and a zero point; zero points
-     may be added after scaling instead (BSR_SCALES_ZERO_AFTER). Without zero points u4 counts from its middle, q - 8.
-     u4 stands packed as value_strides of zeros says, [nnz][block_rows][block_cols / 2] bytes, the even column in the low half;
-     block_cols is even. So checkpoints are (groups of G along K: group_rows 1, group_cols G; scales of shape [rows, cols / G]):
-       torchao's Int4Tensor, plain   qdata [rows, cols / 2] as blocks take it; scale and zero_point [cols / G, rows]: strides;
-                                     BSR_SCALES_ZERO_AFTER
-       GPTQ, AWQ                     bsr_unpack_gptq, bsr_unpack_awq make rows of pairs; their zero points are numbers of u4, too
-       DeepSeek's e4m3               scale [rows / 128, cols / 128]: groups of 128 x 128
-     The CPU converts stored blocks to f32 as it meets them and adds up in f32: (k + 8) u |A||B|, |A| of u4 and of zero points being
-     |scale| (|q| + |zero|). The CUDA backend: see WEIGHTS ON CUDA.
-   WEIGHTS ON CUDA
-     @@CUDA@@
+     bsr_dense_addmm and bsr_dense_mm take a matrix of i8, e4m3, e5m2 or u4 beside b in f16, bf16 or f32 (out: as where a has b's
+     type): weights that are stored with fewer bits than they are multiplied in. The weight of a stored number q is
+     scale (q - zero), by a_scales of the call's epilogue; bsr_scales says which numbers share a scale and a zero point. Zero
+     points may be added after scaling instead (BSR_SCALES_ZERO_AFTER). Without zero points u4 counts from its middle, q - 8.
+     u4 stands packed, [nnz][block_rows][block_cols / 2] bytes, the even column in the low half; block_cols is even. Groups of G
+     along K, as checkpoints have them, are group_rows 1, group_cols G, scales of rows x cols / G with any strides:
+       torchao's Int4Tensor, plain  qdata [rows, cols / 2]; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
+       GPTQ, AWQ                    bsr_unpack_u4 makes rows of pairs of qweight, bsr_unpack_zeros i8 of qzeros
+       DeepSeek's e4m3              scale [rows / 128, cols / 128]: groups of 128 x 128
+     Rows of pairs are a dense array of i8, rows x cols / 2: bsr_from_dense (and the like) with blocks half as wide makes blocks
+     of it, whose matrix then becomes one of u4: dtype, cols and block_cols doubled.
+     The CPU makes f32 of stored blocks as it meets them and adds up in f32: (k + 8) u |A||B|; with zero points |A| is
+     |scale| (|q| + |zero|), or |scale q| + |zero|. CUDA takes up to 16 columns as they are stored: blocks with sides of
+     multiples of 16, b of 16 bits, values by rows in aligned pieces of 16 bytes, groups along K powers of two from 16 on, one
+     item. All else becomes numbers of b's type in a workspace as large as a query says (BSR_PLAN_CONVERTS), and then is the
+     product that it would be with these; without it, or where items are ragged, it runs on simt. Scales, zero points and weights
+     may be rounded to b's type there, and must lie in its range: 3 u_b |A||B| more, u_b 2^-8 for bf16, 2^-11 for f16.
 
    BLOCK MASKS
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
@@ -968,6 +972,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_CONVERTS       = 1 << 11, /* weights of fewer bits become numbers of b's type there first */
     BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
                                           keys and that by queries; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -983,6 +988,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
 #define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
+#define BSR_PLAN_CONVERTS       BSRI_FLAG(BSR_PLAN_CONVERTS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -1252,8 +1258,9 @@ typedef enum bsr_trans_flag {
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
    bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
-   these, f16, bf16, f32, or a in {i8, e4m3, e5m2, u4} with b in {f16, bf16, f32} and out as b's: WEIGHTS. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
-   i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
+   these, f16, bf16, f32, or a in {i8, e4m3, e5m2, u4} with b and out as in the first case (not f64): WEIGHTS above.
+   input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or i32 with an integer
+   out, whose arithmetic is modulo 2^32. Operands of 8 bits and weights may have scales: bsr_scales.
    Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
    at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
    tier wgmma, and with scales, more: 8-BIT FLOATS and SCALES in the manual above.)
@@ -4797,6 +4804,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_CONVERTS) bsri_put(&t, ", weights become numbers of b's type first");
     if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
@@ -8419,7 +8427,8 @@ static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_produ
     if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
-    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, weights, p->a->rows, p->a->cols, p->a, batch));
+    if (sa)
+        BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, weights, p->a->rows, p->a->cols, p->a, batch));
     return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, 0, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
 }
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
@@ -8474,7 +8483,8 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
 /* Products of every operation share their rows in tuned tables. */
 static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
     const bsr_epilogue *e = p->epilogue;
-    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, bsri_call_dtype(p), p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
+    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, bsri_call_dtype(p), p->out->dtype, p->a, p->out->rows,
+                                     p->b->rows, p->b->cols);
     if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
     key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
     key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
@@ -8568,7 +8578,7 @@ typedef struct bsri_folded {
     bsr_epilogue epilogue;
     bsr_dense left, right;
 } bsri_folded;
-/* Zero points that are subtracted first leave scales of rows the factors that they are. What is left goes by a as it is stored. */
+/* Zero points that are subtracted first leave scales of rows the factors that they are. What is left goes by a as stored. */
 static void bsri_fold_weights(bsri_product_call *p, const bsr_scales *s, bsri_folded *f) {
     bsr_scales zeros = *s;
     zeros.scale = s->zero, p->zero_after = s->zero && s->flags & BSR_SCALES_ZERO_AFTER;
@@ -8604,7 +8614,8 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
-    if (!BSRI_HAS_WEIGHTS && a && a->dtype == BSR_U4) return bsri_fail(&c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_U4);
+    if (!BSRI_HAS_WEIGHTS && a && a->dtype == BSR_U4)
+        return bsri_fail(&c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_U4);
     if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
@@ -18388,6 +18399,18 @@ typedef struct bsri_dev_product {
     int32_t fast;      /* sums of 8-bit floats may stay in the tensor core */
     bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
+/* Weights of fewer bits: a_scales go by rows and columns of a as it is stored, and so do these. */
+typedef struct bsri_dev_weights {
+    bsri_dev_product p;
+    bsri_scaling zeros;
+    int32_t zero_after;
+    /* of what is made of stored blocks: its dtype; eights of a row are loaded at once, have one scale */
+    int32_t dtype, wide, uniform;
+    char *to;
+    bsri_batch items; /* matrices that there are, */
+    int64_t to_item[BSR_MAX_BATCH_DIMS]; /* elements from one to the next */
+    int64_t splits;   /* CTAs of a block row */
+} bsri_dev_weights;
 BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
@@ -18553,6 +18576,22 @@ typedef struct bsri_dev_narrow_mma {
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     bsri_dev_product p;
 } bsri_dev_narrow_mma;
+
+/* The same of weights of fewer bits. Grids of scales and zero points: elements from row to row, column to column, block to block;
+   data null: none. */
+typedef struct bsri_narrow_grid {
+    const char *data;
+    int64_t row, col, block;
+    int32_t dtype, reserved;
+} bsri_narrow_grid;
+typedef struct bsri_dev_narrow_weights {
+    bsri_narrow_grid scale, zero;
+    int32_t stored, after, blocks, col_bits; /* dtype; scales are of blocks; log2 of the products that share one */
+    uint32_t middle;                         /* 8, twice, where u4 counts from it */
+    int32_t reserved;
+    int64_t row_group, block_rows;
+    bsri_dev_narrow_mma m;
+} bsri_dev_narrow_weights;
 
 /* Products bound by the values' bytes take microseconds, most of them a chain of latencies. In a kernel this short each
    instruction costs several times what it does elsewhere, because code and parameters are fetched as it runs. So the copy engine
@@ -19129,6 +19168,10 @@ template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_narrow_mma_tile :
     static constexpr bool B_ROWS = B_ROWS_;
 };
 
+template <class T, int NI_, bool B_ROWS_, int BITS_> struct bsri_narrow_weights_tile : bsri_narrow_mma_tile<T, 1, NI_, B_ROWS_> {
+    static constexpr int BITS = BITS_, THREADS = 256, CTAS = 3;
+};
+
 /* Bytes of 64 products of a strip, a block with its rows of b; of the sums of a group of warps, with room between lines. */
 constexpr int bsri_narrow_tma_stage(int rows, int cols) { return (rows + cols) * 128; }
 constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
@@ -19361,6 +19404,9 @@ enum {
     BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_NARROW_4, /* the same of u4, */
+    BSRI_FOR_NARROW_8, /* of i8 and 8-bit floats beside b of 16 bits; */
+    BSRI_FOR_WEIGHTS,  /* any of these */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_VECTOR, /* products with one column, */
@@ -19509,6 +19555,27 @@ enum {
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X8_ROWS, n + 9, D, T, 2, 1, true)             \
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_COLUMNS, n + 12, D, T, 2, 4, false)       \
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_ROWS, n + 13, D, T, 2, 4, true)
+#define BSRI_KERNELS_NARROW_WEIGHTS_OF(X, name, n, D, T, N, ROWS, BITS)                                             \
+    X(PRODUCT_NARROW_##BITS##_BITS_##name##_##D, n, NARROW_##BITS, MMA, D, 16, NONE, bsri_product_narrow_weights, \
+      bsri_narrow_weights_tile<T, N, ROWS, BITS>)
+#define BSRI_KERNELS_NARROW_WEIGHTS(X, n, D, T)                               \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_COLUMNS, n + 0, D, T, 1, false, 4)  \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_ROWS, n + 1, D, T, 1, true, 4)      \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_COLUMNS, n + 2, D, T, 2, false, 4) \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_ROWS, n + 3, D, T, 2, true, 4)     \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_COLUMNS, n + 4, D, T, 1, false, 8)  \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_ROWS, n + 5, D, T, 1, true, 8)      \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_COLUMNS, n + 6, D, T, 2, false, 8) \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_ROWS, n + 7, D, T, 2, true, 8)
+#define BSRI_KERNELS_WEIGHTS_OF(X, n, D, F) \
+    X(PRODUCT_WEIGHTS_##D, n, WEIGHTS, SIMT, D, 1, NONE, bsri_product_weights, bsri_simt_tile<F, F, 16, 128, 2, 4>)
+/* By simt they are found by what is added up in. */
+#define BSRI_KERNELS_WEIGHTS(X)                                                             \
+    BSRI_WHEN(BSRI_HAS_WEIGHTS,                                                            \
+    BSRI_KERNELS_WEIGHTS_OF(X, 930, F32, float)                                            \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_WEIGHTS_OF(X, 931, F64, double))                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_NARROW_WEIGHTS(X, 932, BF16, bsri_mma_bf16))     \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_NARROW_WEIGHTS(X, 940, F16, bsri_mma_f16)))
 #define BSRI_KERNELS_NARROW_TMA_OF(X, name, n, D, costs, T, M, N) \
     X(PRODUCT_NARROW_TMA_##name##_##D, n, NARROW, WGMMA, D, 64, costs, bsri_product_narrow_tma, bsri_narrow_tma_tile<T, M, N>)
 #define BSRI_KERNELS_NARROW_TMA(X, n, D, T)                          \
@@ -19725,6 +19792,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t, float))                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_KERNELS_GATHERS(X)                                                                      \
+    BSRI_KERNELS_WEIGHTS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
@@ -19749,6 +19817,7 @@ enum {
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
     X(FILL, 600, bsri_fill_words)                            \
     X(COPY_VIEWS, 670, bsri_copy_views)                      \
+    BSRI_WHEN(BSRI_HAS_WEIGHTS, X(CONVERT_WEIGHTS, 671, bsri_convert_weights)) \
     X(SORT_COUNT_I32, 601, bsri_sort_count<int32_t>)         \
     X(SORT_SCAN_I32, 602, bsri_sort_scan<int32_t>)           \
     X(SORT_SCATTER_I32, 603, bsri_sort_scatter<int32_t>)     \
@@ -22787,6 +22856,138 @@ static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-weights: weights of fewer bits: choice, parameters                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Any; groups of scales are divided by in 32 bits where they can be. */
+static bsri_choice bsri_weights_choose(const bsri_dev_weights *w, int compute, bsri_dev_weights *m) {
+    const bsri_wanted want = bsri_want(BSRI_FOR_WEIGHTS, BSRI_TIER_SIMT, compute);
+    bsri_choice c = bsri_yes(bsri_find(&want), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *w, m->p.panels = bsri_ceil_div(w->p.width, c.tile_cols), m->p.subs = bsri_ceil_div(w->p.br, c.tile_rows);
+    c.grid = w->p.items * m->p.panels * w->p.tiles * m->p.subs;
+    return c;
+}
+/* Grids whose numbers do not change within 16 products: log2 of the products that share one; -1: others. */
+static int bsri_narrow_grid_bits(const bsri_scaling *s) {
+    const int64_t group = s->along_group;
+    if (!s->of.data || !s->along || group > INT32_MAX / 2) return 31;
+    return group % 16 || group & (group - 1) ? -1 : bsri_mma_log2(group);
+}
+static bsri_narrow_grid bsri_narrow_grid_of(const bsri_scaling *s) {
+    bsri_narrow_grid g;
+    memset(&g, 0, sizeof g);
+    g.data = (const char *)s->of.data, g.row = s->line, g.col = s->along, g.block = s->blocks ? s->block : 0;
+    g.dtype = s->of.dtype;
+    return g;
+}
+/* Few columns, by rows of op(A) as they are stored. */
+static bsri_choice bsri_narrow_weights_choose(const bsr_context *ctx, const bsri_dev_weights *w, int compute,
+                                              bsri_dev_narrow_weights *m) {
+    const bsri_dev_product *p = &w->p;
+    const int pairs = p->a.dtype == BSR_U4, layout = bsri_narrow_mma_rows(p) ? 1 : 2, per_byte = 1 + pairs;
+    const int64_t bytes = p->a.nnz * p->a_block, each = p->a.nnz / bsri_max(1, p->tiles) * p->bc; /* products of a mean row */
+    const bsri_scaling *const grid = p->a_scales.of.data ? &p->a_scales : &w->zeros;
+    const int scale_bits = bsri_narrow_grid_bits(&p->a_scales), zero_bits = bsri_narrow_grid_bits(&w->zeros);
+    bsri_wanted want = bsri_want(pairs ? BSRI_FOR_NARROW_4 : BSRI_FOR_NARROW_8, BSRI_TIER_MMA, p->b.dtype);
+    bsri_dev_narrow_mma *n = &m->m;
+    bsri_choice c;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (p->width > 16) return bsri_no(BSR_WHY_WIDE);
+    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_no(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || !bsri_is_half(p->b.dtype)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->br % 16 || p->bc % 16 || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
+    if ((uintptr_t)p->a.values % 16 || p->a_cs != 1 || p->a_rs % (pairs ? 8 : 16) || p->a_block % 16)
+        return bsri_no(BSR_WHY_VALUES);
+    if (scale_bits < 0 || zero_bits < 0) return bsri_no(BSR_WHY_SCALES);
+    if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX || p->a.nnz >= INT32_MAX / 2 / p->bc)
+        return bsri_no(BSR_WHY_SIZE);
+    want.rows = 16, want.cols = p->width <= 8 ? 8 : 16, want.layout = layout;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(m, 0, offsetof(bsri_dev_narrow_weights, m) + offsetof(bsri_dev_narrow_mma, p));
+    m->scale = bsri_narrow_grid_of(&p->a_scales), m->zero = bsri_narrow_grid_of(&w->zeros), m->stored = p->a.dtype;
+    m->after = w->zero_after && w->zeros.of.data, m->middle = pairs && (m->after || !m->zero.data) ? 0x00080008u : 0u;
+    m->blocks = p->a_scales.blocks || w->zeros.blocks, m->col_bits = (int32_t)bsri_min(scale_bits, zero_bits);
+    m->row_group = bsri_max(1, grid->line_group), m->block_rows = p->a.block_rows;
+    n->p = *p, n->subs = (int32_t)(p->br / c.tile_rows), n->bits = bsri_mma_log2(p->bc), n->tiles = p->tiles;
+    n->bc = (int32_t)p->bc, n->by_bc = p->bc & (p->bc - 1) ? bsri_view_of(1, p->bc / 16).by_cols : 0;
+    c.grid = n->work = p->tiles * n->subs;
+    /* no more warps than multiprocessors hold at once, and a unit of 64 products for each in a mean row */
+    for (c.split = 8; c.split > 2 && (c.grid * c.split > ctx->sm_count * 24 || each <= c.split / 2 * 64);) c.split /= 2;
+    c.threads = c.split * 32, c.shared = c.split * c.tile_rows * (c.tile_cols + 1) * 4, c.pdl = ctx->tier >= BSRI_TIER_WGMMA;
+    n->width = (int32_t)p->width, n->a_line = p->a_rs, n->a_block = p->a_block;
+    n->b_row = p->b.row_stride, n->b_col = p->b.col_stride, n->out_row = p->out.row_stride, n->out_col = p->out.col_stride;
+    n->out_dtype = p->out.dtype, n->vec2 = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    n->vec2 = n->vec2 && bsri_dense_aligned(&p->b, 8);
+    bsri_narrow_mma_single(p, c.grid, n), n->stream = n->col_stream = 0;
+    if (p->a_block * per_byte == p->br * p->bc) { /* packed */
+        n->stream = bytes, n->ahead = bsri_ceil_div(bytes, c.grid * 16) * 16;
+        n->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype);
+        n->col_ahead = bsri_ceil_div(n->col_stream, c.grid);
+    }
+    return c;
+}
+typedef union bsri_weights_params {
+    bsri_dev_weights simt;
+    bsri_dev_narrow_weights narrow;
+} bsri_weights_params;
+static void bsri_choose_weights(const bsr_context *ctx, const bsri_dev_weights *w, int compute, bsri_chooser *s,
+                                bsri_weights_params *m) {
+    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_DTYPE;
+    if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_narrow_weights_choose(ctx, w, compute, &m->narrow));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_weights_choose(w, compute, &m->simt));
+}
+/* Eights of a row: do they share a scale and a zero point, can they be loaded at once? */
+static int bsri_same_in_eights(const bsri_scaling *s) { return !s->of.data || !s->along || s->along_group % 8 == 0; }
+static void bsri_weights_eights(const bsr_matrix *a, bsri_dev_weights *w) {
+    const int eights = a->block_cols % 8 == 0;
+    int64_t s[3], all;
+    int d;
+    bsri_value_strides(a, s), all = (int64_t)(uintptr_t)a->values | s[0] | s[1];
+    for (d = 0; d < a->batch_dims; d++) all |= a->values_batch_stride[d];
+    w->uniform = eights && bsri_same_in_eights(&w->p.a_scales) && bsri_same_in_eights(&w->zeros);
+    w->wide = eights && s[2] == 1 && all % (a->dtype == BSR_U4 ? 4 : 8) == 0;
+}
+/* The matrix of what is made of stored blocks, numbers of b's type, packed, and the parameters of making it; bytes that they
+   take, or -1: it can't be. Items have their own where their values differ, or what they are scaled by. */
+static int64_t bsri_weights_plain(const bsri_product *job, bsri_dev_weights *w, char *base, bsr_matrix *plain, int sm_count) {
+    const bsr_matrix *a = job->a;
+    const bsr_dense *grid[2] = {&w->p.a_scales.of, &w->zeros.of};
+    const int64_t size = (int64_t)bsr_dtype_size(job->b->dtype);
+    int64_t step = 0, bytes = 0;
+    int d, i;
+    if ((a->flags & BSR_MATRIX_RAGGED) && a->batch_dims) return -1;
+    if (!bsri_mul(a->block_rows * a->block_cols, a->nnz, &step)) return -1;
+    *plain = *a, plain->dtype = job->b->dtype, plain->values = base, memset(plain->value_strides, 0, sizeof plain->value_strides);
+    w->items = job->batch, w->items.count = 1, memset(w->to_item, 0, sizeof w->to_item);
+    plain->batch_dims = job->batch.dims;
+    for (d = job->batch.dims - 1; d >= 0; d--) {
+        const int own = d - (job->batch.dims - a->batch_dims);
+        const int has = own >= 0 && a->batch[own] > 1;
+        int apart = has && (a->values_batch_stride[own] || a->crow_batch_stride[own] || a->col_batch_stride[own]);
+        for (i = 0; i < 2; i++) {
+            const int g = d - (job->batch.dims - grid[i]->batch_dims);
+            apart |= grid[i]->data && g >= 0 && grid[i]->batch[g] > 1 && grid[i]->batch_stride[g];
+        }
+        apart = apart && job->batch.size[d] > 1;
+        plain->batch[d] = job->batch.size[d];
+        plain->crow_batch_stride[d] = has ? a->crow_batch_stride[own] : 0;
+        plain->col_batch_stride[d] = has ? a->col_batch_stride[own] : 0;
+        plain->values_batch_stride[d] = w->to_item[d] = apart ? step : 0;
+        w->items.size[d] = apart ? job->batch.size[d] : 1;
+        if (!bsri_mul(step, w->items.size[d], &step)) return -1;
+        w->items.count *= w->items.size[d];
+    }
+    if (!bsri_mul(step, size, &bytes) || bytes > INT64_MAX - 127) return -1;
+    w->to = base, w->dtype = job->b->dtype;
+    w->splits = bsri_ceil_div(8 * (int64_t)sm_count, bsri_max(1, w->items.count * bsri_block_rows(a)));
+    w->splits = bsri_max(1, bsri_min(bsri_block_cols(a), w->splits));
+    bsri_weights_eights(a, w);
+    return bsri_ceil_div(bytes, 128) * 128;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -24018,8 +24219,15 @@ static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, 
     }
     return least;
 }
+#if BSRI_HAS_WEIGHTS
+static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step);
+#endif
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
+#if BSRI_HAS_WEIGHTS
+    if (asked->weights) return bsri_cuda_weights(c, asked, key, plan, step);
+#endif
     bsri_product_views merged;
     const bsri_product *job = asked->a && !asked->scatter && bsri_merge_product(asked, &merged) ? &merged.job : asked;
     const int indexed = job->a && !job->scatter && job->trans && !job->a->transposed_index;
@@ -24050,6 +24258,49 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
 }
+
+#if BSRI_HAS_WEIGHTS
+/* Weights of fewer bits: few columns as they are stored; else they become numbers of b's type where a workspace holds these, and
+   the product is that of any matrix. Its own workspace stands behind them. */
+static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step) {
+    const uint32_t flags = c->exec->plan ? c->exec->plan->flags : 0;
+    bsri_weights_params m;
+    bsri_dev_weights w;
+    bsri_product other = *job;
+    bsr_matrix plain;
+    bsri_asking a;
+    uint64_t offered;
+    int stop;
+    memset(&w, 0, sizeof w);
+    bsri_cuda_describe(job, &w.p), w.zeros = job->a_zeros, w.zero_after = job->zero_after;
+    if (!w.p.tiles || !w.p.width || !w.p.items || !w.p.br) return bsri_cuda_nothing(c, plan, step);
+    bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_weights(c->ctx, &w, job->compute, s, &m); });
+    offered = (c->exec->query && !c->exec->workspace) || flags & BSR_PLAN_CONVERTS ? UINT64_MAX
+              : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    const int64_t bytes = bsri_weights_plain(job, &w, bsri_stage_base(c), &plain, c->ctx->sm_count);
+    const int fits = bytes > 0 && (uint64_t)bytes <= offered && w.p.reduce && w.p.alpha != 0.0 && job->compute == BSR_F32;
+    const int direct = a.s.best.kernel && (a.s.best.tier > BSRI_TIER_SIMT || (c->exec->plan && c->exec->plan->kernel));
+    if (!fits || (flags & BSR_PLAN_CONVERTS ? 0 : direct)) return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+    bsr_exec exec = *c->exec;
+    bsri_call inner = *c;
+    bsr_plan asked;
+    inner.exec = &exec, other.a = &plain, other.weights = 0, other.zero_after = 0;
+    memset(&other.a_scales, 0, sizeof other.a_scales), memset(&other.a_zeros, 0, sizeof other.a_zeros);
+    if (exec.plan) asked = *exec.plan, asked.flags &= ~BSR_PLAN_CONVERTS, exec.plan = &asked;
+    if (exec.workspace) {
+        exec.workspace = (char *)exec.workspace + bytes;
+        exec.workspace_bytes = exec.workspace_bytes > (uint64_t)bytes ? exec.workspace_bytes - (uint64_t)bytes : 0;
+    }
+    BSRI_TRY(bsri_cuda_product(&inner, &other, key, plan, BSRI_PLAN_ONLY));
+    plan->workspace_bytes += (uint64_t)bytes, plan->flags |= BSR_PLAN_CONVERTS;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_convert_weights, w, w.items.count * bsri_block_rows(job->a) * w.splits, 256,
+                                             bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
+    return bsri_cuda_product(&inner, &other, key, plan, BSRI_RUN_ONLY);
+}
+#endif
 
 static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsri_dev_sampled *p,
                                  bsri_sampled_params *m, bsri_asking *a) {

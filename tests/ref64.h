@@ -322,8 +322,8 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
 /* the operations                                                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The element of a grid of scales or zero points that belongs to element (i, j) of an operand (of a stored block p, or -1), for an
-   item of the problem. */
+/* The element of a grid of scales or zero points that belongs to element (i, j) of an operand (of a stored block p, or -1), for
+   an item of the problem. */
 TF double ref_grid(const bsr_scales *s, const bsr_dense *of, const t_shape *whole, int64_t item, int64_t p, int64_t i,
                    int64_t j) {
     bsr_dense d = *of;
@@ -341,8 +341,8 @@ TF double ref_scale(const bsr_scales *s, const t_shape *whole, int64_t item, int
 }
 /* A matrix of fewer bits than b: what is stored at (i, j) of a block at (row, col) stands for this weight; of = 1: how large what
    is added up for it is. */
-TF double ref_weight(const bsr_matrix *m, const bsr_scales *s, const t_shape *whole, int64_t item, int64_t b, int64_t p, int64_t i,
-                     int64_t j, int64_t row, int64_t col, int magnitude) {
+TF double ref_weight(const bsr_matrix *m, const bsr_scales *s, const t_shape *whole, int64_t item, int64_t b, int64_t p,
+                     int64_t i, int64_t j, int64_t row, int64_t col, int magnitude) {
     const int own = s && s->flags & BSR_SCALES_BLOCKS, pairs = m->dtype == BSR_U4;
     const int after = s && s->zero && s->flags & BSR_SCALES_ZERO_AFTER;
     const double scale = ref_scale(s, whole, b, p, own ? i : row, own ? j : col);
@@ -391,7 +391,8 @@ TF ref_array ref_scaled_dense(const bsr_dense *d, const bsr_scales *s, t_shape w
 }
 /* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. e: for scales, or null. */
 TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole, const bsr_epilogue *e) {
-    const int scaled = (e && (e->a_scales || e->b_scales)) || a->dtype == BSR_U4, zeros = e && e->a_scales && e->a_scales->zero;
+    const int scaled = (e && (e->a_scales || e->b_scales)) || a->dtype == BSR_U4;
+    const int zeros = e && e->a_scales && e->a_scales->zero;
     ref_array count, av, bv, mag;
     ref_sum sum;
     int64_t i;
