@@ -303,11 +303,9 @@
      points may be added after scaling instead (BSR_SCALES_ZERO_AFTER). Without zero points u4 counts from its middle, q - 8.
      u4 stands packed, [nnz][block_rows][block_cols / 2] bytes, the even column in the low half; block_cols is even. Groups of G
      along K, as checkpoints have them, are group_rows 1, group_cols G, scales of rows x cols / G with any strides:
-       torchao's Int4Tensor, plain  qdata [rows, cols / 2]; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
-       GPTQ, AWQ                    bsr_unpack_u4 makes rows of pairs of qweight, bsr_unpack_zeros i8 of qzeros
+       torchao's Int4Tensor, plain  bsr_unpack_u4; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
+       GPTQ, AWQ                    bsr_unpack_u4, bsr_unpack_zeros; scales [cols / G, rows]
        DeepSeek's e4m3              scale [rows / 128, cols / 128]: groups of 128 x 128
-     Rows of pairs are a dense array of i8, rows x cols / 2: bsr_from_dense (and the like) with blocks half as wide makes blocks
-     of it, whose matrix then becomes one of u4: dtype, cols and block_cols doubled.
      The CPU makes f32 of stored blocks as it meets them and adds up in f32: (k + 8) u |A||B|; with zero points |A| is
      |scale| (|q| + |zero|), or |scale q| + |zero|. CUDA takes up to 16 columns as they are stored: blocks with sides of
      multiples of 16, b of 16 bits, values by rows in aligned pieces of 16 bytes, groups along K powers of two from 16 on, one
@@ -737,6 +735,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_ZERO_POINTS, BSR_UNSUPPORTED, "zero points are of weights beside operands of 16 or 32 bits")            \
     X(BSR_ITEM_PACKED, BSR_UNSUPPORTED, "pairs stand packed, in blocks of an even number of columns: <index> 0: value_strides " \
       "that are not 0; 1: <value> columns")                                                                             \
+    X(BSR_ITEM_PACKING, BSR_BAD_ARGUMENT, "unknown packing <value>")                                                  \
+    X(BSR_ITEM_PACKING_SIZE, BSR_BAD_SHAPE, "<value> numbers are no multiple of the <index> that are packed together")  \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -1910,6 +1910,20 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
    modulo 2^32). out rows x cols, or fewer by less than a block (the padding is dropped); it may have batch dimensions that m
    lacks. dtypes as conversions. As PyTorch's to_dense. */
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
+
+typedef enum bsr_packing { /* how checkpoints pack weights of 4 bits, of rows x cols as a product has them */
+    BSR_PACKING_PAIRS = 1, /* bytes [rows][cols / 2], the even column in the low half: torchao's plain one */
+    BSR_PACKING_GPTQ = 2,  /* words of 32 bits [cols / 8][rows], eight columns from the lowest bits on */
+    BSR_PACKING_AWQ = 3,   /* words [cols][rows / 8], eight rows in the order 0, 2, 4, 6, 1, 3, 5, 7 */
+    BSR_PACKING_FORCE_32 = 0x7fffffff
+} bsr_packing;
+/* Writes the values of m's stored blocks from packed weights of m's size: m is 2-D, of u4, its pattern is there. In host memory,
+   as is `from`. Errors: NULL_POINTER, BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not divide), BAD_BATCH,
+   BAD_STRUCTURE (a column or row pointer out of range), UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
+BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error);
+/* Zero points of such weights as bsr_scales.zero takes them: to [rows][groups] of i8, from words [groups][rows / 8]; GPTQ's are
+   stored one less than they are (its first format). Errors: NULL_POINTER, BAD_SHAPE, BAD_ARGUMENT. */
+BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error);
 
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
    to_sparse_bsr, but sizes are padded. */
@@ -15313,6 +15327,86 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
 }
 
 BSRI_SELDOM_END
+
+/* --- packings of weights of 4 bits --- */
+static int bsri_packed_number(int packing, const void *from, int64_t rows, int64_t cols, int64_t r, int64_t c) {
+    if (packing == BSR_PACKING_PAIRS) return ((const uint8_t *)from)[r * (cols / 2) + c / 2] >> 4 * (c % 2) & 15;
+    if (packing == BSR_PACKING_GPTQ) return (int)(((const uint32_t *)from)[c / 8 * rows + r] >> 4 * (c % 8) & 15);
+    return (int)(((const uint32_t *)from)[c * (rows / 8) + r / 8] >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
+}
+static bsr_status bsri_unpack_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsri_record(NULL, error, item, operand, index, value);
+    return (bsr_status)bsri_items[item].status;
+}
+static bsr_status bsri_unpack_check(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
+    const int64_t rows = m->rows, cols = m->cols, step = packing == BSR_PACKING_PAIRS ? 2 : 8;
+    int64_t i, at, end;
+    if (m->dtype != BSR_U4) return bsri_unpack_fail(error, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m->dtype);
+    if (m->batch_dims) return bsri_unpack_fail(error, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+    if (m->index_dtype != BSR_I32 && m->index_dtype != BSR_I64)
+        return bsri_unpack_fail(error, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, m->index_dtype);
+    if (rows < 0 || cols < 0)
+        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, rows >= 0, rows < 0 ? rows : cols);
+    if (m->block_rows < 1 || m->block_cols < 1 || rows % m->block_rows || cols % m->block_cols)
+        return bsri_unpack_fail(error, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, -1, m->block_cols);
+    if (m->block_cols % 2) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 1, m->block_cols);
+    for (i = 0; i < 3; i++)
+        if (m->value_strides[i]) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 0, m->value_strides[i]);
+    at = packing == BSR_PACKING_AWQ ? rows : cols;
+    if (at % step) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, at);
+    if (!m->crow_indices || (m->nnz && (!m->col_indices || !m->values || !from)))
+        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_MATRIX : BSR_ARG_SOURCE, -1, 0);
+    for (i = 0; i < bsri_block_rows(m); i++) {
+        at = bsri_index(m->crow_indices, m->index_dtype, i), end = bsri_index(m->crow_indices, m->index_dtype, i + 1);
+        if (at < 0 || end < at || end > m->nnz)
+            return bsri_unpack_fail(error, BSR_ITEM_CROW_DECREASES, BSR_ARG_MATRIX, i, end - at);
+        for (; at < end; at++)
+            if (bsri_index(m->col_indices, m->index_dtype, at) < 0 ||
+                bsri_index(m->col_indices, m->index_dtype, at) >= bsri_block_cols(m))
+                return bsri_unpack_fail(error, BSR_ITEM_COL_RANGE, BSR_ARG_MATRIX, at,
+                                        bsri_index(m->col_indices, m->index_dtype, at));
+    }
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
+    bsr_status status;
+    int64_t line, at, r, c;
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
+        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (!m) return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    status = bsri_unpack_check(packing, from, m, error);
+    if (status != BSR_OK) return status;
+    for (line = 0; line < bsri_block_rows(m); line++)
+        for (at = bsri_index(m->crow_indices, m->index_dtype, line);
+             at < bsri_index(m->crow_indices, m->index_dtype, line + 1); at++) {
+            const int64_t row = line * m->block_rows, col = bsri_index(m->col_indices, m->index_dtype, at) * m->block_cols;
+            uint8_t *to = (uint8_t *)m->values + at * (m->block_rows * m->block_cols / 2);
+            for (r = 0; r < m->block_rows; r++)
+                for (c = 0; c < m->block_cols; c += 2)
+                    *to++ = (uint8_t)(bsri_packed_number(packing, from, m->rows, m->cols, row + r, col + c) |
+                                      bsri_packed_number(packing, from, m->rows, m->cols, row + r, col + c + 1) << 4);
+        }
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error) {
+    int64_t r, g;
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (packing != BSR_PACKING_GPTQ && packing != BSR_PACKING_AWQ)
+        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (rows < 0 || groups < 0)
+        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
+    if (rows % 8) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
+    if (rows && groups && (!from || !to))
+        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_BUFFER : BSR_ARG_SOURCE, -1, 0);
+    for (r = 0; r < rows; r++)
+        for (g = 0; g < groups; g++) {
+            const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
+            const uint32_t word = ((const uint32_t *)from)[g * (rows / 8) + r / 8];
+            to[r * groups + g] = (int8_t)((int)(word >> 4 * place & 15) + (packing == BSR_PACKING_GPTQ));
+        }
+    return BSR_OK;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */

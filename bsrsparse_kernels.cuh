@@ -1928,7 +1928,8 @@ __device__ __forceinline__ void bsri_dev_stored_eight(const bsri_dev_weights &w,
             q[i] = w.p.a.dtype == BSR_I8 ? (float)(int8_t)byte : bsri_dev_f8_number(byte, w.p.a.dtype == BSR_E5M2);
         }
     } else {
-        for (int i = 0; i < n; i++) q[i] = bsri_dev_stored<float>(w, values, rs, cs, r, c + i);
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = i < n ? bsri_dev_stored<float>(w, values, rs, cs, r, c + i) : 0.0f;
     }
 }
 /* Stored blocks become numbers of b's type, packed: a CTA has every so many-th block of a block row of an item. */
@@ -1957,13 +1958,17 @@ static __global__ void __launch_bounds__(256) bsri_convert_weights(const __grid_
                 const int n = (int)bsri_min(8, p.a.block_cols - c);
                 float q[8] = {}, scale = 1, zero = 0;
                 bsri_dev_stored_eight(w, values, rs, cs, r, c, n, q);
-                for (int k = 0; k < n; k++) {
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    if (k >= n) break;
                     if (g.scales && (k == 0 || !w.uniform)) scale = g.scale<float>(w, r, c + k);
                     if (g.zeros && (k == 0 || !w.uniform)) zero = g.zero<float>(w, r, c + k);
                     q[k] = bsri_dev_weighed(w, q[k], scale, zero);
                 }
                 if (p.a.block_cols % 8) {
-                    for (int k = 0; k < n; k++) bsri_dev_store(w.to, w.dtype, at + k, q[k]);
+#pragma unroll
+                    for (int k = 0; k < 8; k++)
+                        if (k < n) bsri_dev_store(w.to, w.dtype, at + k, q[k]);
                 } else if (w.dtype == BSR_F32) {
                     float4 *const t = (float4 *)(w.to + at * 4);
                     t[0] = make_float4(q[0], q[1], q[2], q[3]), t[1] = make_float4(q[4], q[5], q[6], q[7]);

@@ -285,6 +285,80 @@ TEST(what_is_refused) {
     CHECK(!bsr_supports(ctx, BSR_OP_TO_DENSE, BSR_U4, BSR_F32, 64, 64));
     CHECK_INT((int)bsr_dtype_size(BSR_U4), 1), CHECK(!strcmp(bsr_dtype_name(BSR_U4), "u4"));
 }
+/* Packings of checkpoints: weights packed here as each does come back, beside what is not stored; a product by them. */
+TEST(packings) {
+    static const int order[] = {0, 2, 4, 6, 1, 3, 5, 7}; /* AWQ's */
+    int k;
+    for (k = 0; k < 60; k++) {
+        const int packing = 1 + k % 3;
+        t_spec s = t_spec_of(BSR_U4, 8 * bt_range(1, 4), 8 * bt_range(1, 4), bt_range(1, 4), bt_range(1, 4), 0);
+        const int64_t rows = s.r * s.block_rows, cols = s.c * s.block_cols, groups = s.c;
+        uint8_t *q, *zero;
+        uint32_t *words, *zeros;
+        int8_t *points;
+        bsr_error error;
+        bsr_matrix m;
+        int64_t r, c, p, i, j;
+        bt_case("%d", k);
+        q = (uint8_t *)bt_alloc((size_t)(rows * cols), 1), zero = (uint8_t *)bt_alloc((size_t)(rows * groups), 1);
+        words = (uint32_t *)bt_alloc((size_t)(rows * cols / 2), 4), zeros = (uint32_t *)bt_alloc((size_t)(rows * groups / 2), 4);
+        points = (int8_t *)bt_alloc((size_t)(rows * groups), 1);
+        s.nnz = bt_range(0, s.r * s.c), m = weights_of(s, BSR_U4);
+        for (i = 0; i < rows * cols; i++) q[i] = (uint8_t)bt_below(16);
+        for (i = 0; i < rows * groups; i++) zero[i] = (uint8_t)bt_below(16);
+        memset(words, 0, (size_t)(rows * cols / 2)), memset(zeros, 0, (size_t)(rows * groups / 2));
+        for (r = 0; r < rows; r++)
+            for (c = 0; c < cols; c++) {
+                const uint32_t v = q[r * cols + c];
+                if (packing == BSR_PACKING_PAIRS) ((uint8_t *)words)[(r * cols + c) / 2] |= (uint8_t)(v << 4 * (c & 1));
+                if (packing == BSR_PACKING_GPTQ) words[c / 8 * rows + r] |= v << 4 * (c % 8);
+            }
+        for (c = 0; c < cols && packing == BSR_PACKING_AWQ; c++)
+            for (r = 0; r < rows; r += 8)
+                for (i = 0; i < 8; i++) words[(c * rows + r) / 8] |= (uint32_t)q[(r + order[i]) * cols + c] << 4 * i;
+        for (c = 0; c < groups; c++)
+            for (r = 0; r < rows; r += 8)
+                for (i = 0; i < 8; i++)
+                    zeros[(c * rows + r) / 8] |=
+                        (uint32_t)zero[(r + (packing == BSR_PACKING_AWQ ? order[i] : i)) * groups + c] << 4 * i;
+        CHECK_INT(bsr_unpack_u4(packing, words, &m, &error), BSR_OK);
+        for (r = 0; r < s.r; r++)
+            for (p = t_crow(&m, 0, r); p < t_crow(&m, 0, r + 1); p++)
+                for (i = 0; i < m.block_rows; i++)
+                    for (j = 0; j < m.block_cols; j++) {
+                        const int64_t at = (p * m.block_rows + i) * m.block_cols + j;
+                        CHECK_INT(((uint8_t *)m.values)[at / 2] >> 4 * (at & 1) & 15,
+                                  q[(r * m.block_rows + i) * cols + t_col(&m, 0, p) * m.block_cols + j]);
+                    }
+        if (packing == BSR_PACKING_PAIRS) {
+            CHECK_INT(bsr_unpack_zeros(packing, rows, groups, zeros, points, &error), BSR_BAD_ARGUMENT);
+            continue;
+        }
+        CHECK_INT(bsr_unpack_zeros(packing, rows, groups, zeros, points, &error), BSR_OK);
+        for (i = 0; i < rows * groups; i++) CHECK_INT(points[i], zero[i] + (packing == BSR_PACKING_GPTQ));
+    }
+    {
+        bsr_error error;
+        bsr_matrix m, x;
+        bt_case("refused");
+        m = weights_of(t_spec_of(BSR_U4, 4, 4, 3, 3, 4), BSR_U4);
+#define UNPACK(change, wants, which)                                                  \
+    x = m, change;                                                                      \
+    CHECK_INT(bsr_unpack_u4(BSR_PACKING_PAIRS, m.values, &x, &error), wants);           \
+    CHECK_INT(error.item, which)
+        UNPACK(x.dtype = BSR_I8, BSR_BAD_DTYPE, BSR_ITEM_DTYPE_NOT_ACCEPTED);
+        UNPACK(x.batch_dims = 1, BSR_BAD_BATCH, BSR_ITEM_BATCH_DIMS);
+        UNPACK(x.values = NULL, BSR_NULL_POINTER, BSR_ITEM_ARGUMENT_NULL);
+        UNPACK(x.cols = 13, BSR_BAD_SHAPE, BSR_ITEM_BLOCK_SIZE);
+        UNPACK(x.value_strides[0] = 8, BSR_UNSUPPORTED, BSR_ITEM_PACKED);
+        UNPACK(x.nnz = 3, BSR_BAD_STRUCTURE, BSR_ITEM_CROW_DECREASES);
+        CHECK_INT(bsr_unpack_u4(BSR_PACKING_GPTQ, m.values, &m, &error), BSR_BAD_SHAPE);
+        CHECK_INT(error.item, BSR_ITEM_PACKING_SIZE);
+        CHECK_INT(bsr_unpack_u4(7, m.values, &m, NULL), BSR_BAD_ARGUMENT);
+        CHECK_INT(bsr_unpack_u4(BSR_PACKING_AWQ, m.values, NULL, &error), BSR_NULL_POINTER);
+        CHECK_INT(bsr_unpack_zeros(BSR_PACKING_AWQ, 12, 1, m.values, (int8_t *)m.values, &error), BSR_BAD_SHAPE);
+    }
+}
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
@@ -294,6 +368,7 @@ int main(int argc, char **argv) {
         {"odd_scales", odd_scales},
         {"no_products", no_products},
         {"what_is_refused", what_is_refused},
+        {"packings", packings},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);
