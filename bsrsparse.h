@@ -15343,7 +15343,7 @@ static bsr_status bsri_unpack_check(int packing, const void *from, const bsr_mat
     int64_t i, at, end;
     if (m->dtype != BSR_U4) return bsri_unpack_fail(error, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m->dtype);
     if (m->batch_dims) return bsri_unpack_fail(error, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
-    if (m->index_dtype != BSR_I32 && m->index_dtype != BSR_I64)
+    if (m->index_dtype != BSR_I64 && m->index_dtype != BSR_I32)
         return bsri_unpack_fail(error, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, m->index_dtype);
     if (rows < 0 || cols < 0)
         return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, rows >= 0, rows < 0 ? rows : cols);
