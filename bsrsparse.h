@@ -92,6 +92,7 @@
      cuda-plan-grouped  blocks of few rows beside weights, gated units: choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan-gradient attention's backward: walks, choice, parameters
+     cuda-plan-weights  weights of fewer bits: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
      cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
@@ -296,6 +297,23 @@
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
      hold.
 
+   WEIGHTS
+     bsr_dense_addmm and bsr_dense_mm take a matrix of i8, e4m3, e5m2 or u4 beside b in f16, bf16 or f32 (out: as where a has b's
+     type): weights that are stored with fewer bits than they are multiplied in. The weight of a stored number q is
+     scale (q - zero), by a_scales of the call's epilogue; bsr_scales says which numbers share a scale and a zero point. Zero
+     points may be added after scaling instead (BSR_SCALES_ZERO_AFTER). Without zero points u4 counts from its middle, q - 8.
+     u4 stands packed, [nnz][block_rows][block_cols / 2] bytes, the even column in the low half; block_cols is even. Groups of G
+     along K, as checkpoints have them, are group_rows 1, group_cols G, scales of rows x cols / G with any strides:
+       torchao's Int4Tensor, plain  bsr_unpack_u4; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
+       GPTQ, AWQ                    bsr_unpack_u4, bsr_unpack_zeros; scales [cols / G, rows]
+       DeepSeek's e4m3              scale [rows / 128, cols / 128]: groups of 128 x 128
+     The CPU makes f32 of stored blocks as it meets them and adds up in f32: (k + 8) u |A||B|; with zero points |A| is
+     |scale| (|q| + |zero|), or |scale q| + |zero|. CUDA takes up to 16 columns as they are stored: blocks with sides of
+     multiples of 16, b of 16 bits, values by rows in aligned pieces of 16 bytes, groups along K powers of two from 16 on, one
+     item. All else becomes numbers of b's type in a workspace as large as a query says (BSR_PLAN_CONVERTS), and then is the
+     product that it would be with these; without it, or where items are ragged, it runs on simt. Scales, zero points and weights
+     may be rounded to b's type there, and must lie in its range: 3 u_b |A||B| more, u_b 2^-8 for bf16, 2^-11 for f16.
+
    BLOCK MASKS
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
      full ones no condition is looked at). Layouts (>>layouts) and conversions make patterns; bsr_block_mask makes pattern and
@@ -323,6 +341,7 @@
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
+     BSRSPARSE_NO_WEIGHTS              leaves weights of fewer bits out: matrix and dense operand have one type then
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
                                        BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
@@ -432,7 +451,9 @@ typedef enum bsr_status {
    largest, 2^-9 the smallest number; e5m2 57344 and 2^-16. Numbers become these to the nearest (ties to even); what is too
    large, infinities too, becomes the largest, NaN stays NaN. The formats that end on "fnuz" mean other numbers by the same bits:
    there is no dtype for them. 8-bit floats are operands and results of products, sampled products, bsr_map and conversions;
-   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above. */
+   softmax and attention refuse them (BAD_DTYPE). See 8-BIT FLOATS above.
+   BSR_U4: two numbers from 0 to 15 to a byte, of even and odd column of a block; an element, of which sizes and strides of arrays
+   speak, is such a pair. It is of the matrix in bsr_dense_addmm and bsr_dense_mm alone: see WEIGHTS above. */
 #define BSR_DTYPE_LIST(X)   \
     X(BSR_F16, 1, "f16", 2)  \
     X(BSR_BF16, 2, "bf16", 2) \
@@ -443,7 +464,8 @@ typedef enum bsr_status {
     X(BSR_I64, 7, "i64", 8)  \
     X(BSR_BOOL, 8, "bool", 1) \
     X(BSR_E4M3, 9, "e4m3", 1) \
-    X(BSR_E5M2, 10, "e5m2", 1)
+    X(BSR_E5M2, 10, "e5m2", 1) \
+    X(BSR_U4, 11, "u4", 1)
 
 typedef enum bsr_dtype {
     BSR_DTYPE_NONE = 0,
@@ -713,6 +735,11 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_REDUCE_KIND, BSR_BAD_ARGUMENT, "unknown reduction <value>")                                            \
     X(BSR_ITEM_REDUCE_OVER, BSR_BAD_ARGUMENT, "unknown lines <value> to reduce over")                                 \
     X(BSR_ITEM_SCALES, BSR_UNSUPPORTED, "scales of operands are not taken here")                                       \
+    X(BSR_ITEM_ZERO_POINTS, BSR_UNSUPPORTED, "zero points are of weights beside operands of 16 or 32 bits")            \
+    X(BSR_ITEM_PACKED, BSR_UNSUPPORTED, "pairs stand packed, in blocks of an even number of columns: <index> 0: value_strides " \
+      "that are not 0; 1: <value> columns")                                                                             \
+    X(BSR_ITEM_PACKING, BSR_BAD_ARGUMENT, "unknown packing <value>")                                                  \
+    X(BSR_ITEM_PACKING_SIZE, BSR_BAD_SHAPE, "<value> numbers are no multiple of the <index> that are packed together")  \
     X(BSR_ITEM_CONV_FIELD, BSR_BAD_ARGUMENT, "field <index> of the convolution's shape can't be <value> (0 dims, 1 reserved, " \
       "2 groups, then 3 each of kernel, stride, dilation, pad_before, pad_after)") \
     X(BSR_ITEM_CONV_GROUPS, BSR_BAD_SHAPE, "<value> channels are no multiple of the <wanted> groups")                  \
@@ -948,6 +975,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first (bsr_attention_backward: on the CPU too); */
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
+    BSR_PLAN_CONVERTS       = 1 << 11, /* weights of fewer bits become numbers of b's type there first */
     BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
                                           keys and that by queries; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -963,6 +991,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
 #define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
+#define BSR_PLAN_CONVERTS       BSRI_FLAG(BSR_PLAN_CONVERTS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -1172,10 +1201,12 @@ enum {
 };
 
 typedef enum bsr_scales_flag {
-    BSR_SCALES_BLOCKS = 1 << 0, /* of a: each stored block has scales of its own */
+    BSR_SCALES_BLOCKS = 1 << 0,     /* of a: each stored block has scales of its own */
+    BSR_SCALES_ZERO_AFTER = 1 << 1, /* of weights: scale (q - middle) + zero, middle 8 of u4, else 0 */
     BSR_SCALES_FLAG_FORCE_32 = 0x7fffffff
 } bsr_scales_flag;
 #define BSR_SCALES_BLOCKS BSRI_FLAG(BSR_SCALES_BLOCKS)
+#define BSR_SCALES_ZERO_AFTER BSRI_FLAG(BSR_SCALES_ZERO_AFTER)
 
 /* What the stored numbers of an operand of 8 bits are multiplied by to be its values, as torch._scaled_mm has it: element (i, j)
    by scale(i / group_rows, j / group_cols). scale has ceil(rows / group_rows) rows and ceil(cols / group_cols) columns, of the
@@ -1186,12 +1217,14 @@ typedef enum bsr_scales_flag {
    They come with a call, in its epilogue, and not with bsr_matrix or bsr_dense: these stay plain arrays, so that no view,
    conversion, file or binding meets a scale that it would have to apply or might overlook; both operands' stand in one place; and
    those that do not change along the products are what left_alpha and right_alpha are, and are applied as these. (Of a row or a
-   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.) */
+   column without a stored block such a scale that is Inf or NaN may give 0 or NaN.)
+   zero: of weights (see WEIGHTS above); sizes as scale's, strides of its own. */
 typedef struct bsr_scales {
     const bsr_dense *scale;         /* of any float type but those of 8 bits */
     int64_t group_rows, group_cols; /* rows and columns of the operand that share one; 0: all */
     uint32_t flags;                 /* BSR_SCALES_* */
     int32_t reserved;
+    const bsr_dense *zero;          /* zero points, of any type that scale may have, i8 or i32; null: none */
 } bsr_scales;
 
 /* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
@@ -1205,7 +1238,7 @@ typedef struct bsr_epilogue {
     const void *user_data;        /* handed to a user function */
     int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
     int32_t reserved;
-    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits are stored with scales */
+    const bsr_scales *a_scales, *b_scales; /* operands of 8 bits, and u4, are stored with scales */
 } bsr_epilogue;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1228,8 +1261,9 @@ typedef enum bsr_trans_flag {
    stored block, or K == 0: a's values and b are never read. out may be input exactly.
    dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
    bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32, or a, b each in {e4m3, e5m2} with out any of
-   these, f16, bf16, f32. input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or
-   i32 with an integer out, whose arithmetic is modulo 2^32. Operands of 8 bits may have scales: bsr_scales.
+   these, f16, bf16, f32, or a in {i8, e4m3, e5m2, u4} with b and out as in the first case (not f64): WEIGHTS above.
+   input, left_alpha, right_alpha, bias: any float type with a float out (input also e4m3, e5m2); i8 or i32 with an integer
+   out, whose arithmetic is modulo 2^32. Operands of 8 bits and weights may have scales: bsr_scales.
    Accumulates f16, bf16, f32, e4m3, e5m2 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
    at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type. (Of 8-bit floats on
    tier wgmma, and with scales, more: 8-BIT FLOATS and SCALES in the manual above.)
@@ -1887,6 +1921,20 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
    lacks. dtypes as conversions. As PyTorch's to_dense. */
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
 
+typedef enum bsr_packing { /* how checkpoints pack weights of 4 bits, of rows x cols as a product has them */
+    BSR_PACKING_PAIRS = 1, /* bytes [rows][cols / 2], the even column in the low half: torchao's plain one */
+    BSR_PACKING_GPTQ = 2,  /* words of 32 bits [cols / 8][rows], eight columns from the lowest bits on */
+    BSR_PACKING_AWQ = 3,   /* words [cols][rows / 8], eight rows in the order 0, 2, 4, 6, 1, 3, 5, 7 */
+    BSR_PACKING_FORCE_32 = 0x7fffffff
+} bsr_packing;
+/* Writes the values of m's stored blocks from packed weights of m's size: m is 2-D, of u4, its pattern is there. In host memory,
+   as is `from`. Errors: NULL_POINTER, BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not divide), BAD_BATCH,
+   BAD_STRUCTURE (a column or row pointer out of range), UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
+BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error);
+/* Zero points of such weights as bsr_scales.zero takes them: to [rows][groups] of i8, from words [groups][rows / 8]; GPTQ's are
+   stored one less than they are (its first format). Errors: NULL_POINTER, BAD_SHAPE, BAD_ARGUMENT. */
+BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error);
+
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
    to_sparse_bsr, but sizes are padded. */
 BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec);
@@ -2528,6 +2576,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HAS_SCALES 1
 #endif
+#if defined(BSRSPARSE_NO_WEIGHTS) || defined(BSRSPARSE_NO_PRODUCT) || !(BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32)
+#define BSRI_HAS_WEIGHTS 0
+#else
+#define BSRI_HAS_WEIGHTS 1
+#endif
 #define BSRI_HAS_E4M3 BSRI_HAS_F8
 #define BSRI_HAS_E5M2 BSRI_HAS_F8
 #if BSRI_HAS_F16 || BSRI_HAS_BF16
@@ -3088,6 +3141,8 @@ static float bsri_f64_to_f32_odd(double d) {
 #define BSRI_NUMBERS (BSRI_REALS | BSRI_INTS)
 #define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
 #define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
+#define BSRI_WEIGHTS (BSRI_HAS_WEIGHTS * (BSRI_BYTES | BSRI_BIT(BSR_U4))) /* matrices beside dense operands of more bits */
+#define BSRI_OF_WEIGHTS (0u BSRI_TYPES_F32(BSRI_X_OPERAND)) /* these */
 static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
 
 /* Operand dtypes that the operations take: the ones left in. */
@@ -3629,8 +3684,9 @@ BSRI_UNUSED static int64_t bsri_stored_count(const bsr_matrix *m) {
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
+    const int64_t cols = m->dtype == BSR_U4 ? m->block_cols / 2 : m->block_cols;
     s[0] = m->value_strides[0], s[1] = m->value_strides[1], s[2] = m->value_strides[2];
-    if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * m->block_cols, s[1] = m->block_cols, s[2] = 1;
+    if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * cols, s[1] = cols, s[2] = 1;
 }
 
 /* The same, plain where no element needs them. */
@@ -4164,7 +4220,10 @@ static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, co
     if (role == BSRI_PATTERN) return BSR_OK;
     if (!m->values && m->nnz) return bsri_fail(c, BSR_ITEM_VALUES_NULL, operand, -1, 0);
     bsri_value_strides(m, stride);
-    size[1] = m->block_rows, size[2] = m->block_cols;
+    size[1] = m->block_rows, size[2] = m->dtype == BSR_U4 ? m->block_cols / 2 : m->block_cols;
+    for (i = 0; i < 3 && m->dtype == BSR_U4; i++)
+        if (m->value_strides[i]) return bsri_fail(c, BSR_ITEM_PACKED, operand, 0, m->value_strides[i]);
+    if (m->dtype == BSR_U4 && m->block_cols % 2) return bsri_fail(c, BSR_ITEM_PACKED, operand, 1, m->block_cols);
     for (i = 0; i < 3; i++)
         if (stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, 6 + i, stride[i]);
     return bsri_check_array(c, set, m, operand, m->values, (int64_t)bsr_dtype_size(m->dtype), m->values_batch_stride, 3, size,
@@ -4774,6 +4833,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
+    if (plan->flags & BSR_PLAN_CONVERTS) bsri_put(&t, ", weights become numbers of b's type first");
     if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
@@ -6718,7 +6778,14 @@ typedef struct bsri_product {
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
     bsri_scaling a_scales, b_scales; /* those that change along the products, and others that are no factors of lines */
+    bsri_scaling a_zeros;            /* weights: zero points; these and a_scales by rows and columns of a as it is stored */
+    int32_t weights, zero_after;     /* weights: a's numbers have fewer bits than b's, whose type they are multiplied in */
 } bsri_product;
+/* Weights of fewer bits beside a dense operand; the dtype by which their product is planned. */
+static int bsri_is_weights(int a, int b) {
+    return bsri_is_one_of(BSRI_WEIGHTS, a) && bsri_is_one_of(BSRI_OF_WEIGHTS, b);
+}
+static int bsri_pair_dtype(int a, int b) { return bsri_is_weights(a, b) ? b : a; }
 static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.data || job->b_scales.of.data; }
 
 #define BSRI_TILE_ROWS 64   /* rows of an output tile at most */
@@ -7963,8 +8030,143 @@ static void bsri_scaled_task(void *arg, int64_t task) {
     }
 }
 
+/* --- weights of fewer bits: pieces of blocks become numbers of the sums' type, then are products as any others --- */
+typedef struct bsri_low {
+    const bsri_engine *e; /* of what is stored */
+    bsri_engine plain;    /* of pieces, `line` numbers to a row */
+    bsri_product job;
+    bsr_matrix pieces;
+    int64_t line;
+    int32_t pairs, reserved;
+    float number[512]; /* of each byte; of pairs two, side by side */
+} bsri_low;
+/* n numbers of a stored row from column `col` on, as bytes stand `step` apart. */
+static void bsri_low_row(const bsri_low *x, const uint8_t *from, int64_t step, int64_t col, int64_t n, float *to) {
+    int64_t j = 0;
+    if (!x->pairs) {
+        for (from += col * step; j < n; j++) to[j] = x->number[from[j * step]];
+        return;
+    }
+    from += col / 2;
+    if (col % 2) to[j++] = x->number[2 * *from++ + 1];
+    for (; j + 2 <= n; j += 2, from++) memcpy(to + j, x->number + 2 * *from, 2 * sizeof *to);
+    if (j < n) to[j] = x->number[2 * *from];
+}
+/* x = scale (x - zero), or scale x + zero. Loops of a constant length become vectors. */
+static void bsri_low_scale(float *x, int64_t n, float scale, float zero, int after) {
+    const float first = after ? 0.0f : zero, last = after ? zero : 0.0f;
+    int64_t j = 0;
+    int l;
+    for (; j + 8 <= n; j += 8)
+        for (l = 0; l < 8; l++) x[j + l] = (x[j + l] - first) * scale + last;
+    for (; j < n; j++) x[j] = (x[j] - first) * scale + last;
+}
+/* A piece of a stored block, rows [row, row + rows) and columns [col, col + cols) of it, as `line` numbers to a row of op(A).
+   values: of the block; at_row, at_col: where scales and zero points take the block's first element to be. */
+static void bsri_low_load(const bsri_low *x, const char *values, const char *scales, const char *zeros, int64_t at_row,
+                              int64_t at_col, int64_t row, int64_t rows, int64_t col, int64_t cols, char *to) {
+    const bsri_product *job = x->e->job;
+    const bsri_scaling *s = &job->a_scales, *z = &job->a_zeros;
+    const int trans = job->trans, wide = job->compute == BSR_F64;
+    const int64_t rs = trans ? x->e->a_cs : x->e->a_rs, cs = trans ? x->e->a_rs : x->e->a_cs;
+    float line[BSRI_TILE_ROWS];
+    int64_t i, j, l, n;
+    for (i = 0; i < rows; i++) {
+        const int64_t at = trans ? i : i * x->line, step = trans ? x->line : 1;
+        bsri_low_row(x, (const uint8_t *)values + (row + i) * rs, cs, col, cols, line);
+        for (j = 0; j < cols; j += n) {
+            const int64_t r = at_row + row + i, c = at_col + col + j;
+            double scale = 1.0, zero = 0.0;
+            n = cols - j;
+            if (scales) n = bsri_min(n, s->along_group - c % s->along_group), scale = bsri_scale_at(s, scales, r, c);
+            if (zeros) n = bsri_min(n, z->along_group - c % z->along_group), zero = bsri_scale_at(z, zeros, r, c);
+            for (l = j; l < j + n && wide; l++)
+                ((double *)(void *)to)[at + l * step] =
+                    job->zero_after ? scale * (double)line[l] + zero : scale * ((double)line[l] - zero);
+            if (!wide && (scales || zeros)) bsri_low_scale(line + j, n, (float)scale, (float)zero, job->zero_after);
+        }
+        if (!wide && !trans) memcpy((float *)(void *)to + at, line, (size_t)cols * sizeof *line);
+        for (j = 0; j < cols && !wide && trans; j++) ((float *)(void *)to)[at + j * step] = line[j];
+    }
+}
+/* Rows [row, row + rows) of a tile. scratch: pieces that are not multiplied yet. */
+static void bsri_low_sums(const bsri_low *x, bsri_work *w, int64_t item, int64_t tile, int64_t col, int64_t row,
+                              int64_t rows, char *scratch) {
+    static const int32_t lines[2] = {0, 1}, first[1] = {0};
+    const bsri_engine *e = x->e;
+    const bsri_product *job = e->job;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), cols = bsri_min(e->panel, e->width - col);
+    int64_t block, below, k, kc, r, used = 0;
+    bsri_cursor c;
+    bsri_work_begin(w, 0, rows, cols, x->line);
+    w->job.line = lines, w->job.at = NULL, w->job.col = first, w->job.block = w->job.step = 1;
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, &s, tile);
+        while (bsri_scaled_next(e, &c, tile, &block, &below)) {
+            const char *values = bsri_at(c.values, job->a->dtype, block * e->a_block);
+            const char *scales = bsri_scales_from(&job->a_scales, &job->batch, s.item, block);
+            const char *zeros = bsri_scales_from(&job->a_zeros, &job->batch, s.item, block);
+            const int own = job->a_scales.blocks || job->a_zeros.blocks;
+            const int64_t at_row = own ? 0 : (job->trans ? below * e->bc : tile * e->br);
+            const int64_t at_col = own ? 0 : (job->trans ? tile * e->br : below * e->bc);
+            for (k = 0; k < e->bc; k += kc) {
+                const char *b = bsri_at(s.b->data, s.b->dtype, b_at + (below * e->bc + k) * e->b_rs);
+                char *to;
+                kc = bsri_min(e->bc - k, x->line);
+                if (w->few || (used + rows * x->line) * size > BSRI_TILE_ROWS * BSRI_DEPTH_BYTES) bsri_work_flush(w), used = 0;
+                to = scratch + used * size, used += rows * x->line;
+                if (job->trans) bsri_low_load(x, values, scales, zeros, at_row, at_col, k, kc, row, rows, to);
+                else bsri_low_load(x, values, scales, zeros, at_row, at_col, row, rows, k, kc, to);
+                w->inner = kc;
+                if (w->few) bsri_few_go(w, to, b, 0, 1, 0);
+                else bsri_work_add(w, to, b, to, b);
+            }
+        }
+    }
+    bsri_work_end(w);
+}
+static void bsri_low_task(void *arg, int64_t task) {
+    const bsri_low *x = (const bsri_low *)arg;
+    const bsri_engine *e = x->e;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    BSRI_ALIGN64 double scratch[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
+    int64_t n;
+    bsri_work w;
+    bsri_product_work(&x->plain, &w);
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
+        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
+        bsr_position at;
+        if (tile < 0) continue;
+        bsri_low_sums(x, &w, item, tile, panel * e->panel, row, rows, (char *)scratch);
+        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
+        bsri_product_finish(&x->plain, &w, at, rows);
+    }
+}
+/* What each byte stands for, and how pieces are multiplied: as blocks of a matrix of the sums' type. */
+static void bsri_low_begin(bsri_low *x, const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const float middle = !job->a_zeros.of.data || job->zero_after ? 8.0f : 0.0f;
+    int i;
+    memset(x, 0, sizeof *x);
+    x->e = e, x->plain = *e, x->job = *job, x->pieces = *job->a, x->pairs = job->a->dtype == BSR_U4;
+    x->line = bsri_min(e->bc, BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(job->compute));
+    x->pieces.dtype = job->compute, x->job.a = &x->pieces, x->plain.job = &x->job;
+    x->plain.a_rs = x->line, x->plain.a_cs = 1, x->plain.few = bsri_few_mode(&x->plain);
+    for (i = 0; i < 256; i++) {
+        const uint8_t byte = (uint8_t)i;
+        if (x->pairs) x->number[2 * i] = (float)(i & 15) - middle, x->number[2 * i + 1] = (float)(i >> 4) - middle;
+        else x->number[i] = (float)bsri_load_f64(&byte, job->a->dtype, 0);
+    }
+}
+
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
-    const int scaled = bsri_is_scaled(job);
+    const int scaled = bsri_is_scaled(job) || job->weights;
+    bsri_low x;
     bsri_engine e;
     int64_t work, listed;
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
@@ -7989,6 +8191,11 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
+    if (job->weights) {
+        bsri_low_begin(&x, &e);
+        bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_low_task, &x);
+        return;
+    }
     bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 
@@ -8108,8 +8315,10 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
     const bsri_index_apart *index; /* as bsri_product's */
-    bsri_scaling a_scales, b_scales;
+    bsri_scaling a_scales, b_scales, a_zeros;
+    int32_t zero_after, reserved;
 } bsri_product_call;
+static int bsri_call_dtype(const bsri_product_call *p) { return bsri_pair_dtype(p->a->dtype, p->b->dtype); }
 
 /* Which results may operands of this dtype give? */
 static uint32_t bsri_result_dtypes(int dtype) {
@@ -8152,20 +8361,14 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     return BSR_OK;
 }
 
-/* Scales of an operand of rows x cols elements; by_block: those of a block, whose number is nnz (-1: no blocks). */
-static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int64_t rows,
-                                    int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
-    const int blocks = (s->flags & BSR_SCALES_BLOCKS) != 0;
+/* The scales or zero points of an operand of rows x cols elements; a: null where there are no blocks. */
+static bsr_status bsri_check_scale_grid(const bsri_call *c, bsri_spans *set, const bsr_scales *s, const bsr_dense *of,
+                                        uint32_t accepted, int id, int64_t rows, int64_t cols, const bsr_matrix *a,
+                                        const bsri_batch *batch) {
     bsr_dense d;
-    if (s->reserved || s->flags & ~(a ? BSR_SCALES_BLOCKS : 0u))
-        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
-    if (!(BSRI_BYTES & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
-    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
-    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
-    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
-    BSRI_TRY(bsri_check_dense(c, set, s->scale, id, BSRI_FLOATS, BSRI_READ));
-    d = *s->scale;
-    if (blocks) {
+    BSRI_TRY(bsri_check_dense(c, set, of, id, accepted, BSRI_READ));
+    d = *of;
+    if (s->flags & BSR_SCALES_BLOCKS) {
         rows = a->block_rows, cols = a->block_cols;
         if (d.batch_dims < 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, id, -1, d.batch_dims, 1);
         d.batch_dims--;
@@ -8176,6 +8379,21 @@ static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const b
     if (d.rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d.rows, rows);
     if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
     return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
+}
+/* Scales of an operand of rows x cols elements. */
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int weights,
+                                    int64_t rows, int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    if (s->reserved || s->flags & ~((a ? BSR_SCALES_BLOCKS : 0u) | (weights ? BSR_SCALES_ZERO_AFTER : 0u)))
+        return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
+    if (!weights && !(BSRI_BYTES & BSRI_BIT(dtype)))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, id, -1, dtype, BSRI_BYTES);
+    if (s->zero && !weights) return bsri_fail(c, BSR_ITEM_ZERO_POINTS, id, -1, 0);
+    if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
+    if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
+    if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
+    BSRI_TRY(bsri_check_scale_grid(c, set, s, s->scale, BSRI_FLOATS, id, rows, cols, a, batch));
+    if (!s->zero) return BSR_OK;
+    return bsri_check_scale_grid(c, set, s, s->zero, BSRI_FLOATS | BSRI_INTS, id, rows, cols, a, batch);
 }
 static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
     if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
@@ -8212,7 +8430,12 @@ static bsr_status bsri_check_product_sizes(const bsri_call *c, const bsri_produc
     if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
     if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
     if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
-    return bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
+    if (p->a->dtype == BSR_U4 && !bsri_is_weights(p->a->dtype, p->b->dtype))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, p->id_b, -1, p->b->dtype, BSRI_OF_WEIGHTS);
+    if (c->op != BSR_OP_DENSE_ADDMM || !bsri_is_weights(p->a->dtype, p->b->dtype))
+        return bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
+    BSRI_TRY(bsri_check_compiled(c, p->b->dtype));
+    return bsri_check_pair_dtypes(c, p->b->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out);
 }
 /* What else a result is made of, and where it goes. */
 static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
@@ -8221,19 +8444,21 @@ static bsr_status bsri_check_product_result(const bsri_call *c, const bsri_produ
     const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_REALS;
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, p->out->rows, p->out->cols, batch));
-    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), batch));
+    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, bsri_call_dtype(p)), batch));
     return bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_NUMBERS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT));
 }
 /* Scales give floats. */
 static bsr_status bsri_check_product_scales(const bsri_call *c, const bsri_product_call *p, bsri_spans *set,
                                             const bsri_batch *batch) {
     const bsr_scales *sa = p->epilogue->a_scales, *sb = p->epilogue->b_scales;
+    const int weights = bsri_is_weights(p->a->dtype, p->b->dtype);
     const uint32_t floats = bsri_result_dtypes(p->a->dtype) & BSRI_REALS;
     if (!BSRI_HAS_SCALES) BSRI_TRY(bsri_check_no_scales(c, p->epilogue));
     if ((sa || sb) && !(BSRI_REALS & BSRI_BIT(p->out->dtype)))
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, p->id_out, -1, p->out->dtype, floats);
-    if (sa) BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, p->a->rows, p->a->cols, p->a, batch));
-    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
+    if (sa)
+        BSRI_TRY(bsri_check_scales(c, set, sa, BSR_ARG_A_SCALES, p->a->dtype, weights, p->a->rows, p->a->cols, p->a, batch));
+    return sb ? bsri_check_scales(c, set, sb, BSR_ARG_B_SCALES, p->b->dtype, 0, p->b->rows, p->b->cols, NULL, batch) : BSR_OK;
 }
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     bsri_batch batch;
@@ -8249,7 +8474,8 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
 
 /* Everything that is looked at one operand at a time, before they are compared. */
 static bsr_status bsri_check_product_pair(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
-    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
+    const uint32_t pairs = c->op == BSR_OP_DENSE_ADDMM ? BSRI_WEIGHTS & BSRI_BIT(BSR_U4) : 0;
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS | pairs, BSRI_READ));
     return bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ);
 }
 static bsr_status bsri_check_product_out(const bsri_call *c, const bsri_product_call *p) {
@@ -8269,9 +8495,9 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     bsr_plan plan = bsri_plan_default(c);
     const int64_t *schedule = (const int64_t *)p->a->schedule;
     plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
-    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
+    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, bsri_call_dtype(p)));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
-    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
+    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c) && bsri_call_dtype(p) == p->a->dtype) {
         const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
         const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
         if (c->exec->query || have) plan.workspace_bytes = bytes;
@@ -8286,7 +8512,8 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
 /* Products of every operation share their rows in tuned tables. */
 static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
     const bsr_epilogue *e = p->epilogue;
-    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, p->a->dtype, p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
+    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, bsri_call_dtype(p), p->out->dtype, p->a, p->out->rows,
+                                     p->b->rows, p->b->cols);
     if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
     key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
     key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
@@ -8309,8 +8536,9 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     bsri_product job;
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
-    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, bsri_call_dtype(p)), job.batch = *batch;
     job.index = p->index, job.a_scales = p->a_scales, job.b_scales = p->b_scales;
+    job.a_zeros = p->a_zeros, job.zero_after = p->zero_after, job.weights = bsri_is_weights(p->a->dtype, p->b->dtype);
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -8379,12 +8607,25 @@ typedef struct bsri_folded {
     bsr_epilogue epilogue;
     bsr_dense left, right;
 } bsri_folded;
+/* Zero points that are subtracted first leave scales of rows the factors that they are. What is left goes by a as stored. */
+static void bsri_fold_weights(bsri_product_call *p, const bsr_scales *s, bsri_folded *f) {
+    bsr_scales zeros = *s;
+    zeros.scale = s->zero, p->zero_after = s->zero && s->flags & BSR_SCALES_ZERO_AFTER;
+    if (!p->zero_after) f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, f->epilogue.left_alpha, 1, &f->left);
+    if (p->a_scales.of.data) p->a_scales = bsri_scaling_of(s, p->a->rows, p->a->cols, 0);
+    if (s->zero) p->a_zeros = bsri_scaling_of(&zeros, p->a->rows, p->a->cols, 0);
+    if (!p->a_scales.of.rows || !p->a_scales.of.cols) p->a_scales.of.data = p->a_zeros.of.data = NULL; /* no products */
+}
 static void bsri_fold_scales(bsri_product_call *p, bsri_folded *f) {
     const bsr_epilogue *e = p->epilogue;
     if (!e || !(e->a_scales || e->b_scales)) return;
     p->a_scales = bsri_scaling_of(e->a_scales, p->a->rows, p->a->cols, p->trans);
     p->b_scales = bsri_scaling_of(e->b_scales, p->b->rows, p->b->cols, 1);
     f->epilogue = *e, f->epilogue.a_scales = f->epilogue.b_scales = NULL, p->epilogue = &f->epilogue;
+    if (e->a_scales && bsri_is_weights(p->a->dtype, p->b->dtype)) {
+        bsri_fold_weights(p, e->a_scales, f);
+        return;
+    }
     f->epilogue.left_alpha = bsri_scaling_fold(&p->a_scales, e->left_alpha, 1, &f->left);
     f->epilogue.right_alpha = bsri_scaling_fold(&p->b_scales, e->right_alpha, 0, &f->right);
 }
@@ -8402,6 +8643,8 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
     BSRI_WANT_COMPILED(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0);
+    if (!BSRI_HAS_WEIGHTS && a && a->dtype == BSR_U4)
+        return bsri_fail(&c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_U4);
     if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     if (bsri_checking(&c)) {
         BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
@@ -15123,6 +15366,86 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
 
 BSRI_SELDOM_END
 
+/* --- packings of weights of 4 bits --- */
+static int bsri_packed_number(int packing, const void *from, int64_t rows, int64_t cols, int64_t r, int64_t c) {
+    if (packing == BSR_PACKING_PAIRS) return ((const uint8_t *)from)[r * (cols / 2) + c / 2] >> 4 * (c % 2) & 15;
+    if (packing == BSR_PACKING_GPTQ) return (int)(((const uint32_t *)from)[c / 8 * rows + r] >> 4 * (c % 8) & 15);
+    return (int)(((const uint32_t *)from)[c * (rows / 8) + r / 8] >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
+}
+static bsr_status bsri_unpack_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsri_record(NULL, error, item, operand, index, value);
+    return (bsr_status)bsri_items[item].status;
+}
+static bsr_status bsri_unpack_check(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
+    const int64_t rows = m->rows, cols = m->cols, step = packing == BSR_PACKING_PAIRS ? 2 : 8;
+    int64_t i, at, end;
+    if (m->dtype != BSR_U4) return bsri_unpack_fail(error, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m->dtype);
+    if (m->batch_dims) return bsri_unpack_fail(error, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+    if (m->index_dtype != BSR_I64 && m->index_dtype != BSR_I32)
+        return bsri_unpack_fail(error, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, m->index_dtype);
+    if (rows < 0 || cols < 0)
+        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, rows >= 0, rows < 0 ? rows : cols);
+    if (m->block_rows < 1 || m->block_cols < 1 || rows % m->block_rows || cols % m->block_cols)
+        return bsri_unpack_fail(error, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, -1, m->block_cols);
+    if (m->block_cols % 2) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 1, m->block_cols);
+    for (i = 0; i < 3; i++)
+        if (m->value_strides[i]) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 0, m->value_strides[i]);
+    at = packing == BSR_PACKING_AWQ ? rows : cols;
+    if (at % step) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, at);
+    if (!m->crow_indices || (m->nnz && (!m->col_indices || !m->values || !from)))
+        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_MATRIX : BSR_ARG_SOURCE, -1, 0);
+    for (i = 0; i < bsri_block_rows(m); i++) {
+        at = bsri_index(m->crow_indices, m->index_dtype, i), end = bsri_index(m->crow_indices, m->index_dtype, i + 1);
+        if (at < 0 || end < at || end > m->nnz)
+            return bsri_unpack_fail(error, BSR_ITEM_CROW_DECREASES, BSR_ARG_MATRIX, i, end - at);
+        for (; at < end; at++)
+            if (bsri_index(m->col_indices, m->index_dtype, at) < 0 ||
+                bsri_index(m->col_indices, m->index_dtype, at) >= bsri_block_cols(m))
+                return bsri_unpack_fail(error, BSR_ITEM_COL_RANGE, BSR_ARG_MATRIX, at,
+                                        bsri_index(m->col_indices, m->index_dtype, at));
+    }
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
+    bsr_status status;
+    int64_t line, at, r, c;
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
+        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (!m) return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    status = bsri_unpack_check(packing, from, m, error);
+    if (status != BSR_OK) return status;
+    for (line = 0; line < bsri_block_rows(m); line++)
+        for (at = bsri_index(m->crow_indices, m->index_dtype, line);
+             at < bsri_index(m->crow_indices, m->index_dtype, line + 1); at++) {
+            const int64_t row = line * m->block_rows, col = bsri_index(m->col_indices, m->index_dtype, at) * m->block_cols;
+            uint8_t *to = (uint8_t *)m->values + at * (m->block_rows * m->block_cols / 2);
+            for (r = 0; r < m->block_rows; r++)
+                for (c = 0; c < m->block_cols; c += 2)
+                    *to++ = (uint8_t)(bsri_packed_number(packing, from, m->rows, m->cols, row + r, col + c) |
+                                      bsri_packed_number(packing, from, m->rows, m->cols, row + r, col + c + 1) << 4);
+        }
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error) {
+    int64_t r, g;
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (packing != BSR_PACKING_GPTQ && packing != BSR_PACKING_AWQ)
+        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (rows < 0 || groups < 0)
+        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
+    if (rows % 8) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
+    if (rows && groups && (!from || !to))
+        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_BUFFER : BSR_ARG_SOURCE, -1, 0);
+    for (r = 0; r < rows; r++)
+        for (g = 0; g < groups; g++) {
+            const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
+            const uint32_t word = ((const uint32_t *)from)[g * (rows / 8) + r / 8];
+            to[r * groups + g] = (int8_t)((int)(word >> 4 * place & 15) + (packing == BSR_PACKING_GPTQ));
+        }
+    return BSR_OK;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */
 /* ---------------------------------------------------------------------------------------------- */
@@ -18231,6 +18554,18 @@ typedef struct bsri_dev_product {
     int32_t chained;   /* BSRI_CHAIN_... */
     bsri_scaling a_scales, b_scales;
 } bsri_dev_product;
+/* Weights of fewer bits: a_scales go by rows and columns of a as it is stored, and so do these. */
+typedef struct bsri_dev_weights {
+    bsri_dev_product p;
+    bsri_scaling zeros;
+    int32_t zero_after;
+    /* of what is made of stored blocks: its dtype; eights of a row are loaded at once, have one scale */
+    int32_t dtype, wide, uniform;
+    char *to;
+    bsri_batch items; /* matrices that there are, */
+    int64_t to_item[BSR_MAX_BATCH_DIMS]; /* elements from one to the next */
+    int64_t splits;   /* CTAs of a block row */
+} bsri_dev_weights;
 BSRI_HD static int bsri_dev_scaled(const bsri_dev_product *p) { return p->a_scales.of.data || p->b_scales.of.data; }
 
 /* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
@@ -18396,6 +18731,22 @@ typedef struct bsri_dev_narrow_mma {
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     bsri_dev_product p;
 } bsri_dev_narrow_mma;
+
+/* The same of weights of fewer bits. Grids of scales and zero points: elements from row to row, column to column, block to block;
+   data null: none. */
+typedef struct bsri_narrow_grid {
+    const char *data;
+    int64_t row, col, block;
+    int32_t dtype, reserved;
+} bsri_narrow_grid;
+typedef struct bsri_dev_narrow_weights {
+    bsri_narrow_grid scale, zero;
+    int32_t stored, after, blocks, col_bits; /* dtype; scales are of blocks; log2 of the products that share one */
+    uint32_t middle;                         /* 8, twice, where u4 counts from it */
+    int32_t reserved;
+    int64_t row_group, block_rows;
+    bsri_dev_narrow_mma m;
+} bsri_dev_narrow_weights;
 
 /* Products bound by the values' bytes take microseconds, most of them a chain of latencies. In a kernel this short each
    instruction costs several times what it does elsewhere, because code and parameters are fetched as it runs. So the copy engine
@@ -19028,6 +19379,10 @@ template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_narrow_mma_tile :
     static constexpr bool B_ROWS = B_ROWS_;
 };
 
+template <class T, int NI_, bool B_ROWS_, int BITS_> struct bsri_narrow_weights_tile : bsri_narrow_mma_tile<T, 1, NI_, B_ROWS_> {
+    static constexpr int BITS = BITS_, THREADS = 256, CTAS = 3;
+};
+
 /* Bytes of 64 products of a strip, a block with its rows of b; of the sums of a group of warps, with room between lines. */
 constexpr int bsri_narrow_tma_stage(int rows, int cols) { return (rows + cols) * 128; }
 constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
@@ -19281,6 +19636,9 @@ enum {
     BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_NARROW_4, /* the same of u4, */
+    BSRI_FOR_NARROW_8, /* of i8 and 8-bit floats beside b of 16 bits; */
+    BSRI_FOR_WEIGHTS,  /* any of these */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_VECTOR, /* products with one column, */
@@ -19434,6 +19792,27 @@ enum {
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X8_ROWS, n + 9, D, T, 2, 1, true)             \
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_COLUMNS, n + 12, D, T, 2, 4, false)       \
     BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_ROWS, n + 13, D, T, 2, 4, true)
+#define BSRI_KERNELS_NARROW_WEIGHTS_OF(X, name, n, D, T, N, ROWS, BITS)                                             \
+    X(PRODUCT_NARROW_##BITS##_BITS_##name##_##D, n, NARROW_##BITS, MMA, D, 16, NONE, bsri_product_narrow_weights, \
+      bsri_narrow_weights_tile<T, N, ROWS, BITS>)
+#define BSRI_KERNELS_NARROW_WEIGHTS(X, n, D, T)                               \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_COLUMNS, n + 0, D, T, 1, false, 4)  \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_ROWS, n + 1, D, T, 1, true, 4)      \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_COLUMNS, n + 2, D, T, 2, false, 4) \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_ROWS, n + 3, D, T, 2, true, 4)     \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_COLUMNS, n + 4, D, T, 1, false, 8)  \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X8_ROWS, n + 5, D, T, 1, true, 8)      \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_COLUMNS, n + 6, D, T, 2, false, 8) \
+    BSRI_KERNELS_NARROW_WEIGHTS_OF(X, 16X16_ROWS, n + 7, D, T, 2, true, 8)
+#define BSRI_KERNELS_WEIGHTS_OF(X, n, D, F) \
+    X(PRODUCT_WEIGHTS_##D, n, WEIGHTS, SIMT, D, 1, NONE, bsri_product_weights, bsri_simt_tile<F, F, 16, 128, 2, 4>)
+/* By simt they are found by what is added up in. */
+#define BSRI_KERNELS_WEIGHTS(X)                                                             \
+    BSRI_WHEN(BSRI_HAS_WEIGHTS,                                                            \
+    BSRI_KERNELS_WEIGHTS_OF(X, 930, F32, float)                                            \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_WEIGHTS_OF(X, 931, F64, double))                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_NARROW_WEIGHTS(X, 932, BF16, bsri_mma_bf16))     \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_NARROW_WEIGHTS(X, 940, F16, bsri_mma_f16)))
 #define BSRI_KERNELS_NARROW_TMA_OF(X, name, n, D, costs, T, M, N) \
     X(PRODUCT_NARROW_TMA_##name##_##D, n, NARROW, WGMMA, D, 64, costs, bsri_product_narrow_tma, bsri_narrow_tma_tile<T, M, N>)
 #define BSRI_KERNELS_NARROW_TMA(X, n, D, T)                          \
@@ -19658,6 +20037,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t, float))                   \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_KERNELS_GATHERS(X)                                                                      \
+    BSRI_KERNELS_WEIGHTS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
@@ -19682,6 +20062,7 @@ enum {
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
     X(FILL, 600, bsri_fill_words)                            \
     X(COPY_VIEWS, 670, bsri_copy_views)                      \
+    BSRI_WHEN(BSRI_HAS_WEIGHTS, X(CONVERT_WEIGHTS, 671, bsri_convert_weights)) \
     X(SORT_COUNT_I32, 601, bsri_sort_count<int32_t>)         \
     X(SORT_SCAN_I32, 602, bsri_sort_scan<int32_t>)           \
     X(SORT_SCATTER_I32, 603, bsri_sort_scatter<int32_t>)     \
@@ -22868,6 +23249,138 @@ static bsri_choice bsri_wgmma_choose_gradient(const bsr_context *ctx, bsri_walks
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-weights: weights of fewer bits: choice, parameters                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Any; groups of scales are divided by in 32 bits where they can be. */
+static bsri_choice bsri_weights_choose(const bsri_dev_weights *w, int compute, bsri_dev_weights *m) {
+    const bsri_wanted want = bsri_want(BSRI_FOR_WEIGHTS, BSRI_TIER_SIMT, compute);
+    bsri_choice c = bsri_yes(bsri_find(&want), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *w, m->p.panels = bsri_ceil_div(w->p.width, c.tile_cols), m->p.subs = bsri_ceil_div(w->p.br, c.tile_rows);
+    c.grid = w->p.items * m->p.panels * w->p.tiles * m->p.subs;
+    return c;
+}
+/* Grids whose numbers do not change within 16 products: log2 of the products that share one; -1: others. */
+static int bsri_narrow_grid_bits(const bsri_scaling *s) {
+    const int64_t group = s->along_group;
+    if (!s->of.data || !s->along || group > INT32_MAX / 2) return 31;
+    return group % 16 || group & (group - 1) ? -1 : bsri_mma_log2(group);
+}
+static bsri_narrow_grid bsri_narrow_grid_of(const bsri_scaling *s) {
+    bsri_narrow_grid g;
+    memset(&g, 0, sizeof g);
+    g.data = (const char *)s->of.data, g.row = s->line, g.col = s->along, g.block = s->blocks ? s->block : 0;
+    g.dtype = s->of.dtype;
+    return g;
+}
+/* Few columns, by rows of op(A) as they are stored. */
+static bsri_choice bsri_narrow_weights_choose(const bsr_context *ctx, const bsri_dev_weights *w, int compute,
+                                              bsri_dev_narrow_weights *m) {
+    const bsri_dev_product *p = &w->p;
+    const int pairs = p->a.dtype == BSR_U4, layout = bsri_narrow_mma_rows(p) ? 1 : 2, per_byte = 1 + pairs;
+    const int64_t bytes = p->a.nnz * p->a_block, each = p->a.nnz / bsri_max(1, p->tiles) * p->bc; /* products of a mean row */
+    const bsri_scaling *const grid = p->a_scales.of.data ? &p->a_scales : &w->zeros;
+    const int scale_bits = bsri_narrow_grid_bits(&p->a_scales), zero_bits = bsri_narrow_grid_bits(&w->zeros);
+    bsri_wanted want = bsri_want(pairs ? BSRI_FOR_NARROW_4 : BSRI_FOR_NARROW_8, BSRI_TIER_MMA, p->b.dtype);
+    bsri_dev_narrow_mma *n = &m->m;
+    bsri_choice c;
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
+    if (p->width > 16) return bsri_no(BSR_WHY_WIDE);
+    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_no(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || !bsri_is_half(p->b.dtype)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->br % 16 || p->bc % 16 || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
+    if ((uintptr_t)p->a.values % 16 || p->a_cs != 1 || p->a_rs % (pairs ? 8 : 16) || p->a_block % 16)
+        return bsri_no(BSR_WHY_VALUES);
+    if (scale_bits < 0 || zero_bits < 0) return bsri_no(BSR_WHY_SCALES);
+    if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX || p->a.nnz >= INT32_MAX / 2 / p->bc)
+        return bsri_no(BSR_WHY_SIZE);
+    want.rows = 16, want.cols = p->width <= 8 ? 8 : 16, want.layout = layout;
+    c = bsri_yes(bsri_find(&want), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
+    memset(m, 0, offsetof(bsri_dev_narrow_weights, m) + offsetof(bsri_dev_narrow_mma, p));
+    m->scale = bsri_narrow_grid_of(&p->a_scales), m->zero = bsri_narrow_grid_of(&w->zeros), m->stored = p->a.dtype;
+    m->after = w->zero_after && w->zeros.of.data, m->middle = pairs && (m->after || !m->zero.data) ? 0x00080008u : 0u;
+    m->blocks = p->a_scales.blocks || w->zeros.blocks, m->col_bits = (int32_t)bsri_min(scale_bits, zero_bits);
+    m->row_group = bsri_max(1, grid->line_group), m->block_rows = p->a.block_rows;
+    n->p = *p, n->subs = (int32_t)(p->br / c.tile_rows), n->bits = bsri_mma_log2(p->bc), n->tiles = p->tiles;
+    n->bc = (int32_t)p->bc, n->by_bc = p->bc & (p->bc - 1) ? bsri_view_of(1, p->bc / 16).by_cols : 0;
+    c.grid = n->work = p->tiles * n->subs;
+    /* no more warps than multiprocessors hold at once, and a unit of 64 products for each in a mean row */
+    for (c.split = 8; c.split > 2 && (c.grid * c.split > ctx->sm_count * 24 || each <= c.split / 2 * 64);) c.split /= 2;
+    c.threads = c.split * 32, c.shared = c.split * c.tile_rows * (c.tile_cols + 1) * 4, c.pdl = ctx->tier >= BSRI_TIER_WGMMA;
+    n->width = (int32_t)p->width, n->a_line = p->a_rs, n->a_block = p->a_block;
+    n->b_row = p->b.row_stride, n->b_col = p->b.col_stride, n->out_row = p->out.row_stride, n->out_col = p->out.col_stride;
+    n->out_dtype = p->out.dtype, n->vec2 = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    n->vec2 = n->vec2 && bsri_dense_aligned(&p->b, 8);
+    bsri_narrow_mma_single(p, c.grid, n), n->stream = n->col_stream = 0;
+    if (p->a_block * per_byte == p->br * p->bc) { /* packed */
+        n->stream = bytes, n->ahead = bsri_ceil_div(bytes, c.grid * 16) * 16;
+        n->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype);
+        n->col_ahead = bsri_ceil_div(n->col_stream, c.grid);
+    }
+    return c;
+}
+typedef union bsri_weights_params {
+    bsri_dev_weights simt;
+    bsri_dev_narrow_weights narrow;
+} bsri_weights_params;
+static void bsri_choose_weights(const bsr_context *ctx, const bsri_dev_weights *w, int compute, bsri_chooser *s,
+                                bsri_weights_params *m) {
+    s->refused[BSRI_TIER_WGMMA] = BSR_WHY_DTYPE;
+    if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_narrow_weights_choose(ctx, w, compute, &m->narrow));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_weights_choose(w, compute, &m->simt));
+}
+/* Eights of a row: do they share a scale and a zero point, can they be loaded at once? */
+static int bsri_same_in_eights(const bsri_scaling *s) { return !s->of.data || !s->along || s->along_group % 8 == 0; }
+static void bsri_weights_eights(const bsr_matrix *a, bsri_dev_weights *w) {
+    const int eights = a->block_cols % 8 == 0;
+    int64_t s[3], all;
+    int d;
+    bsri_value_strides(a, s), all = (int64_t)(uintptr_t)a->values | s[0] | s[1];
+    for (d = 0; d < a->batch_dims; d++) all |= a->values_batch_stride[d];
+    w->uniform = eights && bsri_same_in_eights(&w->p.a_scales) && bsri_same_in_eights(&w->zeros);
+    w->wide = eights && s[2] == 1 && all % (a->dtype == BSR_U4 ? 4 : 8) == 0;
+}
+/* The matrix of what is made of stored blocks, numbers of b's type, packed, and the parameters of making it; bytes that they
+   take, or -1: it can't be. Items have their own where their values differ, or what they are scaled by. */
+static int64_t bsri_weights_plain(const bsri_product *job, bsri_dev_weights *w, char *base, bsr_matrix *plain, int sm_count) {
+    const bsr_matrix *a = job->a;
+    const bsr_dense *grid[2] = {&w->p.a_scales.of, &w->zeros.of};
+    const int64_t size = (int64_t)bsr_dtype_size(job->b->dtype);
+    int64_t step = 0, bytes = 0;
+    int d, i;
+    if ((a->flags & BSR_MATRIX_RAGGED) && a->batch_dims) return -1;
+    if (!bsri_mul(a->block_rows * a->block_cols, a->nnz, &step)) return -1;
+    *plain = *a, plain->dtype = job->b->dtype, plain->values = base, memset(plain->value_strides, 0, sizeof plain->value_strides);
+    w->items = job->batch, w->items.count = 1, memset(w->to_item, 0, sizeof w->to_item);
+    plain->batch_dims = job->batch.dims;
+    for (d = job->batch.dims - 1; d >= 0; d--) {
+        const int own = d - (job->batch.dims - a->batch_dims);
+        const int has = own >= 0 && a->batch[own] > 1;
+        int apart = has && (a->values_batch_stride[own] || a->crow_batch_stride[own] || a->col_batch_stride[own]);
+        for (i = 0; i < 2; i++) {
+            const int g = d - (job->batch.dims - grid[i]->batch_dims);
+            apart |= grid[i]->data && g >= 0 && grid[i]->batch[g] > 1 && grid[i]->batch_stride[g];
+        }
+        apart = apart && job->batch.size[d] > 1;
+        plain->batch[d] = job->batch.size[d];
+        plain->crow_batch_stride[d] = has ? a->crow_batch_stride[own] : 0;
+        plain->col_batch_stride[d] = has ? a->col_batch_stride[own] : 0;
+        plain->values_batch_stride[d] = w->to_item[d] = apart ? step : 0;
+        w->items.size[d] = apart ? job->batch.size[d] : 1;
+        if (!bsri_mul(step, w->items.size[d], &step)) return -1;
+        w->items.count *= w->items.size[d];
+    }
+    if (!bsri_mul(step, size, &bytes) || bytes > INT64_MAX - 127) return -1;
+    w->to = base, w->dtype = job->b->dtype;
+    w->splits = bsri_ceil_div(8 * (int64_t)sm_count, bsri_max(1, w->items.count * bsri_block_rows(a)));
+    w->splits = bsri_max(1, bsri_min(bsri_block_cols(a), w->splits));
+    bsri_weights_eights(a, w);
+    return bsri_ceil_div(bytes, 128) * 128;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -24172,8 +24685,15 @@ static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, 
     }
     return least;
 }
+#if BSRI_HAS_WEIGHTS
+static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step);
+#endif
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
+#if BSRI_HAS_WEIGHTS
+    if (asked->weights) return bsri_cuda_weights(c, asked, key, plan, step);
+#endif
     bsri_product_views merged;
     const bsri_product *job = asked->a && !asked->scatter && bsri_merge_product(asked, &merged) ? &merged.job : asked;
     const int indexed = job->a && !job->scatter && job->trans && !job->a->transposed_index;
@@ -24214,6 +24734,48 @@ static bsr_status bsri_cuda_waits(const bsri_call *, const bsr_plan *plan, int32
     *waits = x->number && x->of == BSRI_FOR_NARROW && x->tier == BSRI_TIER_WGMMA;
     return BSR_OK;
 }
+#if BSRI_HAS_WEIGHTS
+/* Weights of fewer bits: few columns as they are stored; else they become numbers of b's type where a workspace holds these, and
+   the product is that of any matrix. Its own workspace stands behind them. */
+static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step) {
+    const uint32_t flags = c->exec->plan ? c->exec->plan->flags : 0;
+    bsri_weights_params m;
+    bsri_dev_weights w;
+    bsri_product other = *job;
+    bsr_matrix plain;
+    bsri_asking a;
+    uint64_t offered;
+    int stop;
+    memset(&w, 0, sizeof w);
+    bsri_cuda_describe(job, &w.p), w.zeros = job->a_zeros, w.zero_after = job->zero_after;
+    if (!w.p.tiles || !w.p.width || !w.p.items || !w.p.br) return bsri_cuda_nothing(c, plan, step);
+    bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_weights(c->ctx, &w, job->compute, s, &m); });
+    offered = (c->exec->query && !c->exec->workspace) || flags & BSR_PLAN_CONVERTS ? UINT64_MAX
+              : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    const int64_t bytes = bsri_weights_plain(job, &w, bsri_stage_base(c), &plain, c->ctx->sm_count);
+    const int fits = bytes > 0 && (uint64_t)bytes <= offered && w.p.reduce && w.p.alpha != 0.0 && job->compute == BSR_F32;
+    const int direct = a.s.best.kernel && (a.s.best.tier > BSRI_TIER_SIMT || (c->exec->plan && c->exec->plan->kernel));
+    if (!fits || (flags & BSR_PLAN_CONVERTS ? 0 : direct)) return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+    bsr_exec exec = *c->exec;
+    bsri_call inner = *c;
+    bsr_plan asked;
+    inner.exec = &exec, other.a = &plain, other.weights = 0, other.zero_after = 0;
+    memset(&other.a_scales, 0, sizeof other.a_scales), memset(&other.a_zeros, 0, sizeof other.a_zeros);
+    if (exec.plan) asked = *exec.plan, asked.flags &= ~BSR_PLAN_CONVERTS, exec.plan = &asked;
+    if (exec.workspace) {
+        exec.workspace = (char *)exec.workspace + bytes;
+        exec.workspace_bytes = exec.workspace_bytes > (uint64_t)bytes ? exec.workspace_bytes - (uint64_t)bytes : 0;
+    }
+    BSRI_TRY(bsri_cuda_product(&inner, &other, key, plan, BSRI_PLAN_ONLY));
+    plan->workspace_bytes += (uint64_t)bytes, plan->flags |= BSR_PLAN_CONVERTS;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch(bsri_convert_weights, w, w.items.count * bsri_block_rows(job->a) * w.splits, 256,
+                                             bsri_cuda_queue(c), c->ctx->tier >= BSRI_TIER_WGMMA)));
+    return bsri_cuda_product(&inner, &other, key, plan, BSRI_RUN_ONLY);
+}
+#endif
 
 static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsri_dev_sampled *p,
                                  bsri_sampled_params *m, bsri_asking *a) {
@@ -27994,6 +28556,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
+    if (dtype == BSR_U4 && op == BSR_OP_DENSE_ADDMM)
+        return BSRI_HAS_WEIGHTS && block_cols % 2 == 0 && bsri_is_one_of(BSRI_OF_WEIGHTS & bsri_compiled_dtypes, out_dtype);
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:

@@ -9,6 +9,7 @@
      device-epilogue         from a sum to an element of out
      device-union            which columns a group of block rows needs
      product-simt            sparse x dense, any dtype, block size and stride; a tile in shared memory
+     product-weights         sparse x dense, weights of fewer bits: by simt; as numbers of b's type
      product-tiny            sparse x dense where blocks are too small or too odd for tensor cores
      product-vector          sparse x one column, bound by the bytes of the values
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
@@ -16,6 +17,7 @@
      product-gather          sparse x dense by mma.sync, any block size, stride and list
      product-small           sparse x dense where there is little to do
      product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
+     product-narrow-weights  the same of weights of fewer bits
      product-narrow-tma      sparse x few columns by tensor loads
      product-wgmma-schedule  sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
      product-wgmma-lists     which blocks a tile's stages take
@@ -1695,12 +1697,20 @@ template <class L> struct bsri_simt {
     static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int a_dtype, int64_t a0, int64_t am, int64_t ak,
                                     int64_t rows, const void *b, int b_dtype, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
                                     int64_t inner) {
+        const auto number = [&](int m, int64_t k) { return bsri_dev_number<A>(a, a_dtype, a0 + m * am + k * ak); };
+        multiply(s, sum, number, ak == 1, rows, b, b_dtype, b0, bk, bn, cols, inner);
+    }
+    /* a by a function of row and product; along: products stand side by side. */
+    template <class N>
+    static __device__ __forceinline__ void multiply(shared &s, A (&sum)[RM][RN], const N &a, bool along, int64_t rows,
+                                                    const void *b, int b_dtype, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
+                                                    int64_t inner) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
         for (int64_t k0 = 0; k0 < inner; k0 += KC) {
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
             for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
-                const int m = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
-                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, a_dtype, a0 + m * am + (k0 + k) * ak) : A(0);
+                const int m = along ? i / KC : i % TM, k = along ? i % KC : i / TM;
+                s.a[k][m] = m < rows && k < kc ? a(m, k0 + k) : A(0);
             }
             for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
                 const int n = bn == 1 ? i % TN : i / KC, k = bn == 1 ? i / TN : i % KC;
@@ -1845,6 +1855,168 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ||
             bsri_simt_finish<float, Tile>(p, s, alpha, beta, out_item, out_row, out_col, (int)rows, (int)cols);
         else bsri_simt_finish<F, Tile>(p, s, alpha, beta, out_item, out_row, out_col, (int)rows, (int)cols);
         __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-weights: sparse x dense, weights of fewer bits: by simt; as numbers of b's type       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Grids of scales and zero points where those of a stored block start, or of an item; and where the block's first element
+   stands in them. */
+struct bsri_dev_grids {
+    const char *scales, *zeros; /* null: none */
+    int64_t row, col;
+    __device__ bsri_dev_grids(const bsri_dev_weights &w, int64_t item)
+        : scales(bsri_dev_scales_item(w.p.a_scales, w.p.whole, item)), zeros(bsri_dev_scales_item(w.zeros, w.p.whole, item)),
+          row(0), col(0) {}
+    /* down, across: block row and column of a as it is stored. */
+    __device__ bsri_dev_grids of(const bsri_dev_weights &w, int64_t block, int64_t down, int64_t across) const {
+        bsri_dev_grids g = *this;
+        if (scales) g.scales = bsri_dev_scales_block(w.p.a_scales, scales, block);
+        if (zeros) g.zeros = bsri_dev_scales_block(w.zeros, zeros, block);
+        if (!w.p.a_scales.blocks && !w.zeros.blocks) g.row = down * w.p.a.block_rows, g.col = across * w.p.a.block_cols;
+        return g;
+    }
+    template <class F> __device__ F scale(const bsri_dev_weights &w, int64_t r, int64_t c) const {
+        const bsri_scaling &s = w.p.a_scales;
+        const int64_t at = bsri_divide(row + r, s.line_group) * s.line + bsri_divide(col + c, s.along_group) * s.along;
+        return bsri_dev_number<F>(scales, s.of.dtype, at);
+    }
+    template <class F> __device__ F zero(const bsri_dev_weights &w, int64_t r, int64_t c) const {
+        const bsri_scaling &s = w.zeros;
+        const int64_t at = bsri_divide(row + r, s.line_group) * s.line + bsri_divide(col + c, s.along_group) * s.along;
+        return bsri_dev_load<F>(zeros, s.of.dtype, at);
+    }
+};
+/* What a stored number counts from where there is no zero point before it. */
+__device__ __forceinline__ int bsri_dev_middle(const bsri_dev_weights &w) {
+    return w.p.a.dtype == BSR_U4 && (!w.zeros.of.data || w.zero_after) ? 8 : 0;
+}
+/* The stored number of row r and column c of a block, rs elements a row and cs a column apart, less that. */
+template <class F>
+__device__ F bsri_dev_stored(const bsri_dev_weights &w, const char *values, int64_t rs, int64_t cs, int64_t r, int64_t c) {
+    if (w.p.a.dtype != BSR_U4) return bsri_dev_load<F>(values, w.p.a.dtype, r * rs + c * cs);
+    const int pair = *((const uint8_t *)values + r * rs + c / 2);
+    return (F)((c % 2 ? pair >> 4 : pair & 15) - bsri_dev_middle(w));
+}
+template <class F>
+__device__ F bsri_dev_weighed(const bsri_dev_weights &w, F q, F scale, F zero) {
+    return w.zero_after ? q * scale + zero : (q - zero) * scale;
+}
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_weights(const __grid_constant__ bsri_dev_weights w BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
+    __shared__ typename Tile::shared s;
+    const bsri_dev_product &p = w.p;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = p.items * p.panels * p.tiles * p.subs;
+    const int64_t rs = p.trans ? p.a_cs : p.a_rs, cs = p.trans ? p.a_rs : p.a_cs;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t sub = work % p.subs, item = work / p.subs / p.tiles / p.panels, panel = work / p.subs / p.tiles % p.panels;
+        const int64_t tile = bsri_dev_order(p, item, work / p.subs % p.tiles), row = sub * Tile::TM, col = panel * Tile::TN;
+        const int64_t cols = bsri_min(Tile::TN, p.width - col), rows = bsri_min(Tile::TM, p.br - row);
+        A sum[Tile::RM][Tile::RN] = {};
+        for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
+            const bsri_dev_step step = bsri_dev_step_of(p, item, r);
+            const bsri_dev_grids all(w, step.item);
+            int64_t a_at, b_at;
+            bsri_dev_list list;
+            list.begin_matrix(p, step, tile);
+            while (list.next(p, tile, &a_at, &b_at)) {
+                const bsri_dev_grids g = all.of(w, list.block, p.trans ? list.below : tile, p.trans ? tile : list.below);
+                const char *const values = bsri_dev_at(list.a, p.a.dtype, list.block * p.a_block);
+                const auto number = [&](int m, int64_t k) {
+                    const int64_t y = p.trans ? k : row + m, x = p.trans ? row + m : k;
+                    const A q = bsri_dev_stored<A>(w, values, rs, cs, y, x);
+                    return bsri_dev_weighed<A>(w, q, g.scales ? g.template scale<A>(w, y, x) : A(1),
+                                               g.zeros ? g.template zero<A>(w, y, x) : A(0));
+                };
+                Tile::multiply(s, sum, number, !p.trans, rows, list.b, p.b.dtype, b_at + col * p.b.col_stride, p.b.row_stride,
+                               p.b.col_stride, cols, p.bc);
+            }
+        }
+        Tile::spread(s, sum);
+        bsri_simt_finish<F, Tile>(p, s, alpha, beta, item, tile * p.br + row, col, (int)rows, (int)cols);
+        __syncthreads();
+    }
+}
+
+/* Eight numbers of a row of a block, as stored; wide: by one load. */
+__device__ __forceinline__ void bsri_dev_stored_eight(const bsri_dev_weights &w, const char *values, int64_t rs, int64_t cs,
+                                                      int64_t r, int64_t c, int n, float (&q)[8]) {
+    const int middle = bsri_dev_middle(w);
+    if (w.wide && w.p.a.dtype == BSR_U4) {
+        const uint32_t word = *(const uint32_t *)(values + r * rs + c / 2);
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = (float)((int)(word >> 4 * i & 15) - middle);
+    } else if (w.wide) {
+        const uint2 words = *(const uint2 *)(values + r * rs + c);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const uint8_t byte = (uint8_t)((i < 4 ? words.x : words.y) >> i % 4 * 8);
+            q[i] = w.p.a.dtype == BSR_I8 ? (float)(int8_t)byte : bsri_dev_f8_number(byte, w.p.a.dtype == BSR_E5M2);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = i < n ? bsri_dev_stored<float>(w, values, rs, cs, r, c + i) : 0.0f;
+    }
+}
+/* Stored blocks become numbers of b's type, packed: a CTA has every so many-th block of a block row of an item. */
+static __global__ void __launch_bounds__(256) bsri_convert_weights(const __grid_constant__ bsri_dev_weights w BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const bsri_dev_product &p = w.p;
+    const int dt = p.a.index_dtype;
+    const int64_t lines = bsri_block_rows(&p.a), per = bsri_ceil_div(p.a.block_cols, 8), size = p.a.block_rows * p.a.block_cols;
+    const int64_t rs = p.trans ? p.a_cs : p.a_rs, cs = p.trans ? p.a_rs : p.a_cs;
+    for (int64_t work = blockIdx.x; work < w.items.count * lines * w.splits; work += gridDim.x) {
+        const int64_t part = bsri_divide(work, w.splits), item = bsri_divide(part, lines), line = part - item * lines;
+        int64_t whole = 0, to = 0, rest = item, step = 1;
+        for (int d = w.items.dims - 1; d >= 0; d--) {
+            const int64_t outer = bsri_divide(rest, w.items.size[d]), at = rest - outer * w.items.size[d];
+            whole += at * step, to += at * w.to_item[d], rest = outer, step *= p.whole.size[d];
+        }
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, whole, &p.a);
+        const bsri_dev_grids all(w, whole);
+        const int64_t end = bsri_index(it.crow, dt, line + 1);
+        for (int64_t block = bsri_index(it.crow, dt, line) + (work - part * w.splits); block < end; block += w.splits) {
+            const bsri_dev_grids g = all.of(w, block, line, bsri_index(it.col, dt, block));
+            const char *const values = bsri_dev_at(it.values, p.a.dtype, block * p.a_block);
+            for (int64_t i = threadIdx.x; i < p.a.block_rows * per; i += blockDim.x) {
+                const int64_t r = bsri_divide(i, per), c = (i - r * per) * 8, at = to + block * size + r * p.a.block_cols + c;
+                const int n = (int)bsri_min(8, p.a.block_cols - c);
+                float q[8] = {}, scale = 1, zero = 0;
+                bsri_dev_stored_eight(w, values, rs, cs, r, c, n, q);
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    if (k >= n) break;
+                    if (g.scales && (k == 0 || !w.uniform)) scale = g.scale<float>(w, r, c + k);
+                    if (g.zeros && (k == 0 || !w.uniform)) zero = g.zero<float>(w, r, c + k);
+                    q[k] = bsri_dev_weighed(w, q[k], scale, zero);
+                }
+                if (p.a.block_cols % 8) {
+#pragma unroll
+                    for (int k = 0; k < 8; k++)
+                        if (k < n) bsri_dev_store(w.to, w.dtype, at + k, q[k]);
+                } else if (w.dtype == BSR_F32) {
+                    float4 *const t = (float4 *)(w.to + at * 4);
+                    t[0] = make_float4(q[0], q[1], q[2], q[3]), t[1] = make_float4(q[4], q[5], q[6], q[7]);
+                } else {
+                    const bool f16 = w.dtype == BSR_F16;
+                    uint32_t x[4];
+#pragma unroll
+                    for (int k = 0; k < 4; k++) {
+                        if (f16) x[k] = bsri_dev_dtype<BSR_F16>::pack(q[2 * k], q[2 * k + 1]);
+                        else x[k] = bsri_dev_dtype<BSR_BF16>::pack(q[2 * k], q[2 * k + 1]);
+                    }
+                    *(uint4 *)(w.to + at * 2) = make_uint4(x[0], x[1], x[2], x[3]);
+                }
+            }
+        }
     }
 }
 
@@ -4379,6 +4551,190 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
             if (!m.single) __syncthreads();
         }
         narrow::finish(m, sum, work);
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-narrow-weights: the same of weights of fewer bits                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_MMA_CODE
+/* Two numbers of 16 bits in a word. BASE: twice the power of two whose last place is 1: small integers are set in. */
+template <class T> struct bsri_twice;
+#define BSRI_TWICE(T, V, base)                                                                             \
+    template <> struct bsri_twice<T> {                                                                     \
+        static constexpr uint32_t BASE = base;                                                             \
+        static __device__ __forceinline__ uint32_t sub(uint32_t x, uint32_t y) {                           \
+            const V r = __hsub2(*(const V *)&x, *(const V *)&y);                                           \
+            return *(const uint32_t *)&r;                                                                  \
+        }                                                                                                  \
+        static __device__ __forceinline__ uint32_t mul(uint32_t x, uint32_t y) {                           \
+            const V r = __hmul2(*(const V *)&x, *(const V *)&y);                                           \
+            return *(const uint32_t *)&r;                                                                  \
+        }                                                                                                  \
+        static __device__ __forceinline__ uint32_t fma(uint32_t x, uint32_t y, uint32_t z) {               \
+            const V r = __hfma2(*(const V *)&x, *(const V *)&y, *(const V *)&z);                           \
+            return *(const uint32_t *)&r;                                                                  \
+        }                                                                                                  \
+    };
+BSRI_TWICE(bsri_mma_f16, __half2, 0x64006400u)
+BSRI_TWICE(bsri_mma_bf16, __nv_bfloat162, 0x43004300u)
+#undef BSRI_TWICE
+/* 16 stored numbers as pairs: of u4 numbers i and i + 4 of eight, else neighbours. middle: 0x00080008 where u4 counts from 8. */
+template <class T>
+__device__ __forceinline__ void bsri_weights_pairs(uint32_t (&x)[8], const uint32_t (&from)[2], int, uint32_t middle) {
+    const uint32_t base = bsri_twice<T>::BASE | middle;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        x[i] = bsri_twice<T>::sub((from[i / 4] >> i % 4 * 4 & 0x000f000fu) | bsri_twice<T>::BASE, base);
+}
+template <class T>
+__device__ __forceinline__ void bsri_weights_pairs(uint32_t (&x)[8], const uint32_t (&from)[4], int dtype, uint32_t) {
+    const bool e5m2 = dtype == BSR_E5M2;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (dtype == BSR_I8 && T::DTYPE == BSR_F16) {
+            const uint32_t y = from[i] ^ 0x80808080u;
+            x[2 * i] = bsri_twice<T>::sub(__byte_perm(y, 0x64646464u, 0x4140), 0x64806480u);
+            x[2 * i + 1] = bsri_twice<T>::sub(__byte_perm(y, 0x64646464u, 0x4342), 0x64806480u);
+        } else if (dtype == BSR_I8) {
+            const uint32_t y = from[i] ^ 0x80808080u;
+            float f[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                f[k] = __uint_as_float(__byte_perm(y, 0x4b000000u, 0x7440 | k)) - 8388736.0f;
+            x[2 * i] = bsri_pack<T>(f[0], f[1]), x[2 * i + 1] = bsri_pack<T>(f[2], f[3]);
+        } else {
+            x[2 * i] = bsri_dev_f8_halves<0>(from[i], e5m2), x[2 * i + 1] = bsri_dev_f8_halves<1>(from[i], e5m2);
+            if (T::DTYPE == BSR_F16) continue;
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                float f[2];
+                bsri_dev_dtype<BSR_F16>::unpack(f, x[2 * i + k]);
+                x[2 * i + k] = bsri_pack<T>(f[0], f[1]);
+            }
+        }
+    }
+}
+/* A warp's unit is ROWS x 64 values, of which a lane has 16 neighbours of each of two rows; scales and zero points do not change
+   within 16. Registers of a and b stand for the same products in any order. */
+template <class L> struct bsri_narrow_weights {
+    typedef typename L::type T;
+    typedef bsri_narrow_mma_dense<L::B_ROWS> dense;
+    static constexpr int NI = L::NI, ROWS = L::ROWS, BITS = L::BITS, WORDS = BITS / 2;
+    static_assert(L::MI == 1, "two rows of a lane");
+    const bsri_dev_narrow_weights &w;
+    const char *values, *col;    /* this lane's first, of the row's first block; the row's entries */
+    const uint16_t *b;           /* this lane's first column */
+    int64_t scale[2], zero[2];   /* elements to the grids' rows */
+    int64_t first;               /* stored block */
+    int count;                   /* products of the row */
+
+    __device__ __forceinline__ int entry(int n) const {
+        return w.m.by_bc ? (int)__umulhi((uint32_t)n / 16, w.m.by_bc) : n >> w.m.bits;
+    }
+    __device__ __forceinline__ void load(uint32_t (&x)[WORDS], const char *from, bool there) const {
+        if constexpr (WORDS == 2) {
+            const uint2 q = there ? __ldcs((const uint2 *)from) : make_uint2(0, 0);
+            x[0] = q.x, x[1] = q.y;
+        } else {
+            const uint4 q = there ? __ldcs((const uint4 *)from) : make_uint4(0, 0, 0, 0);
+            x[0] = q.x, x[1] = q.y, x[2] = q.z, x[3] = q.w;
+        }
+    }
+    __device__ __forceinline__ void step(float (&sum)[1][NI][4], int unit) const {
+        typedef bsri_twice<T> twice;
+        const bsri_dev_narrow_mma &m = w.m;
+        const int dt = m.rows.dt, v = unit * 64 + threadIdx.x % 4 * 16, d = unit * 64 + dense::part() * 16;
+        const int block = entry(v), other = entry(d), inside = v - block * m.bc;
+        const bool there = v < count;
+        const int32_t line = d < count ? bsri_dev_index(col, dt, other) : -1;
+        const char *const from = values + block * m.a_block + inside * BITS / 8;
+        uint32_t stored[2][WORDS], x[2][8];
+        uint4 y[2][NI];
+        load(stored[0], from, there), load(stored[1], from + 8 * m.a_line, there);
+        const uint16_t *at = b + ((int64_t)line * m.bc + (d - other * m.bc)) * m.b_row;
+        int column = dense::column();
+#pragma unroll
+        for (int n = 0; n < NI; n++, column += 8, at += 8 * m.b_col) {
+            const bool some = line >= 0 && column < m.width, both = column + 1 < m.width;
+            y[0][n] = some ? dense::load(m, at, both) : make_uint4(0, 0, 0, 0);
+            y[1][n] = some ? dense::load(m, at + 8 * m.b_row, both) : make_uint4(0, 0, 0, 0);
+        }
+        float s[2] = {1, 1}, z[2] = {0, 0};
+        if (there && (w.scale.data || w.zero.data)) {
+            const int64_t k = w.blocks ? inside : (int64_t)bsri_dev_index(col, dt, block) * m.bc + inside, own = k >> w.col_bits;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                if (w.scale.data)
+                    s[i] = bsri_dev_number<float>(w.scale.data, w.scale.dtype,
+                                                  scale[i] + own * w.scale.col + (first + block) * w.scale.block);
+                if (w.zero.data)
+                    z[i] = bsri_dev_load<float>(w.zero.data, w.zero.dtype,
+                                                zero[i] + own * w.zero.col + (first + block) * w.zero.block);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t ss = bsri_pack<T>(s[i], s[i]), zz = bsri_pack<T>(z[i], z[i]);
+            bsri_weights_pairs<T>(x[i], stored[i], w.stored, w.middle);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                if (w.after) {
+                    x[i][j] = twice::fma(x[i][j], ss, zz);
+                } else {
+                    if (w.zero.data) x[i][j] = twice::sub(x[i][j], zz);
+                    if (w.scale.data) x[i][j] = twice::mul(x[i][j], ss);
+                }
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < NI; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                uint4 e = dense::use(y[h][n]);
+                if (BITS == 4)
+                    e = make_uint4(__byte_perm(e.x, e.z, 0x5410), __byte_perm(e.x, e.z, 0x7632), __byte_perm(e.y, e.w, 0x5410),
+                                   __byte_perm(e.y, e.w, 0x7632));
+                const uint32_t a0[4] = {x[0][4 * h], x[1][4 * h], x[0][4 * h + 1], x[1][4 * h + 1]};
+                const uint32_t a1[4] = {x[0][4 * h + 2], x[1][4 * h + 2], x[0][4 * h + 3], x[1][4 * h + 3]};
+                bsri_mma<T>(sum[0][n], a0, e.x, e.y), bsri_mma<T>(sum[0][n], a1, e.z, e.w);
+            }
+    }
+    static __device__ __forceinline__ void walk(float (&sum)[1][NI][4], const bsri_dev_narrow_weights &w, int64_t tile, int sub) {
+        const bsri_dev_narrow_mma &m = w.m;
+        const int warp = threadIdx.x / 32, warps = blockDim.x / 32, dt = m.rows.dt, size = dt == BSR_I64 ? 8 : 4;
+        const int row = sub * ROWS + threadIdx.x % 32 / 4;
+        const int64_t first = bsri_index(m.rows.ptr, dt, tile), count = (bsri_index(m.rows.ptr, dt, tile + 1) - first) * m.bc;
+        const int64_t y = (w.blocks ? 0 : tile * w.block_rows) + row;
+        const int64_t g0 = bsri_divide(y, w.row_group), g1 = bsri_divide(y + 8, w.row_group);
+        const bsri_narrow_weights one = {w,
+                                         m.rows.values + row * m.a_line + first * m.a_block,
+                                         (const char *)m.rows.col + first * size,
+                                         (const uint16_t *)m.rows.b + dense::column() * m.b_col,
+                                         {g0 * w.scale.row, g1 * w.scale.row},
+                                         {g0 * w.zero.row, g1 * w.zero.row},
+                                         first,
+                                         (int)count};
+        for (int unit = warp; unit * 64 < one.count; unit += warps) one.step(sum, unit);
+    }
+};
+#endif
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_product_narrow_weights(const __grid_constant__ bsri_dev_narrow_weights w BSRI_GATE) {
+    bsri_pdl_launch_dependents();
+    BSRI_ENTER;
+#ifdef BSRI_MMA_CODE
+    const bsri_dev_narrow_mma &m = w.m;
+    bsri_narrow_mma_begin(m);
+    const bool any = m.plain || (m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha) != 0.0;
+    for (int64_t work = blockIdx.x; work < m.work; work += gridDim.x) {
+        const int64_t tile = bsri_divide(work, m.subs);
+        float sum[1][L::NI][4] = {};
+        if (any) bsri_narrow_weights<L>::walk(sum, w, tile, (int)(work - tile * m.subs));
+        bsri_narrow_mma<L>::finish(m, sum, work);
     }
 #endif
 }

@@ -144,6 +144,11 @@ typedef struct ref_finish_args {
 #ifndef REF_F8_ERROR
 #define REF_F8_ERROR 0 /* mirror.h: where sums of 128 products of 8-bit floats are formed in a tensor core */
 #endif
+/* Of weights of fewer bits: where a backend rounds them to b's type (u4 and zero points; the numbers of 8 bits are exact but for
+   scales). */
+#ifndef REF_WEIGHTS_ERROR
+#define REF_WEIGHTS_ERROR(dtype) 0
+#endif
 TF double ref_product_error(int dtype, unsigned exec_flags) {
     if (t_is_f8(dtype)) return REF_F8_ERROR;
     if (dtype != BSR_F32) return 0;
@@ -317,17 +322,43 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
 /* the operations                                                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What bsr_scales say of element (i, j) of an operand (of a stored block p, or -1), for an item of the problem. */
-TF double ref_scale(const bsr_scales *s, const t_shape *whole, int64_t item, int64_t p, int64_t i, int64_t j) {
-    bsr_dense d;
+/* The element of a grid of scales or zero points that belongs to element (i, j) of an operand (of a stored block p, or -1), for
+   an item of the problem. */
+TF double ref_grid(const bsr_scales *s, const bsr_dense *of, const t_shape *whole, int64_t item, int64_t p, int64_t i,
+                   int64_t j) {
+    bsr_dense d = *of;
     t_shape batch;
-    if (!s) return 1;
-    d = *s->scale;
     if (p >= 0 && s->flags & BSR_SCALES_BLOCKS)
         d.batch_dims--, d.data = (char *)d.data + (size_t)(p * d.batch_stride[d.batch_dims]) * bsr_dtype_size(d.dtype);
     batch = t_dense_batch(&d);
     return t_get(&d, t_item_of(whole, item, &batch), s->group_rows ? i / s->group_rows : 0,
                  s->group_cols ? j / s->group_cols : 0);
+}
+/* What bsr_scales say of element (i, j) of an operand as well. */
+TF double ref_scale(const bsr_scales *s, const t_shape *whole, int64_t item, int64_t p, int64_t i, int64_t j) {
+    if (!s) return 1;
+    return ref_grid(s, s->scale, whole, item, p, i, j);
+}
+/* A matrix of fewer bits than b: what is stored at (i, j) of a block at (row, col) stands for this weight; of = 1: how large what
+   is added up for it is. */
+TF double ref_weight(const bsr_matrix *m, const bsr_scales *s, const t_shape *whole, int64_t item, int64_t b, int64_t p,
+                     int64_t i, int64_t j, int64_t row, int64_t col, int magnitude) {
+    const int own = s && s->flags & BSR_SCALES_BLOCKS, pairs = m->dtype == BSR_U4;
+    const int after = s && s->zero && s->flags & BSR_SCALES_ZERO_AFTER;
+    const double scale = ref_scale(s, whole, b, p, own ? i : row, own ? j : col);
+    const double zero = s && s->zero ? ref_grid(s, s->zero, whole, b, p, own ? i : row, own ? j : col) : 0;
+    double q;
+    if (pairs) {
+        int64_t rest;
+        bsr_matrix bytes = *m;
+        bytes.block_cols /= 2, bytes.cols /= 2;
+        rest = *((const uint8_t *)m->values + t_value_at(&bytes, item, p, i, j / 2));
+        q = (double)(j % 2 ? rest / 16 : rest % 16) - (!s || !s->zero || after ? 8 : 0);
+    } else {
+        q = t_load(m->values, m->dtype, t_value_at(m, item, p, i, j));
+    }
+    if (magnitude) return after ? fabs(scale * q) + fabs(zero) : fabs(scale) * (fabs(q) + fabs(zero));
+    return after ? scale * q + zero : scale * (q - zero);
 }
 /* As ref_matrix and ref_magnitude over a problem's batch, each stored number times its scale. */
 TF ref_array ref_scaled_matrix(const bsr_matrix *m, const bsr_scales *s, t_shape whole, ref_array *count, int magnitude) {
@@ -342,9 +373,7 @@ TF ref_array ref_scaled_matrix(const bsr_matrix *m, const bsr_scales *s, t_shape
                 for (i = 0; i < m->block_rows; i++)
                     for (j = 0; j < m->block_cols; j++) {
                         const int64_t row = r * m->block_rows + i, col = t_col(m, item, p) * m->block_cols + j;
-                        const int own = s && s->flags & BSR_SCALES_BLOCKS;
-                        const double v = t_load(m->values, m->dtype, t_value_at(m, item, p, i, j)) *
-                                         ref_scale(s, &whole, b, p, own ? i : row, own ? j : col);
+                        const double v = ref_weight(m, s, &whole, item, b, p, i, j, row, col, magnitude);
                         *ref_at(&a, b, row, col) += magnitude ? fabs(v) : v, *ref_at(count, b, row, col) += 1;
                     }
     }
@@ -362,20 +391,21 @@ TF ref_array ref_scaled_dense(const bsr_dense *d, const bsr_scales *s, t_shape w
 }
 /* op(A) B over the batch `whole`, with the magnitudes of what is stored, before duplicates cancel. e: for scales, or null. */
 TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b, t_shape whole, const bsr_epilogue *e) {
-    const int scaled = e && (e->a_scales || e->b_scales);
+    const int scaled = (e && (e->a_scales || e->b_scales)) || a->dtype == BSR_U4;
+    const int zeros = e && e->a_scales && e->a_scales->zero;
     ref_array count, av, bv, mag;
     ref_sum sum;
     int64_t i;
-    av = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &count, 0) : ref_matrix(a, &count);
-    bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : ref_dense(b);
+    av = scaled ? ref_scaled_matrix(a, e ? e->a_scales : NULL, whole, &count, 0) : ref_matrix(a, &count);
+    bv = scaled ? ref_scaled_dense(b, e ? e->b_scales : NULL, whole) : ref_dense(b);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
     for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {
     }
-    if (i < count.items * count.rows * count.cols) { /* duplicates: magnitudes before they cancel */
-        mag = scaled ? ref_scaled_matrix(a, e->a_scales, whole, &bv, 1) : ref_magnitude(a);
+    if (zeros || i < count.items * count.rows * count.cols) { /* zero points, duplicates: magnitudes before they cancel */
+        mag = scaled ? ref_scaled_matrix(a, e ? e->a_scales : NULL, whole, &bv, 1) : ref_magnitude(a);
         if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
-        bv = scaled ? ref_scaled_dense(b, e->b_scales, whole) : bv;
+        bv = scaled ? ref_scaled_dense(b, e ? e->b_scales : NULL, whole) : bv;
         sum.t = ref_mm(&mag, &count, &bv, NULL, whole, whole).t;
     }
     return sum;
@@ -383,12 +413,14 @@ TF ref_sum ref_sparse_mm(unsigned trans, const bsr_matrix *a, const bsr_dense *b
 /* act(beta input + left (alpha op(A) B) right + bias), over the broadcast of a's and b's batches. */
 TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha, unsigned trans, const bsr_matrix *a,
                               const bsr_dense *b, const bsr_epilogue *epilogue, int out_dtype, unsigned exec_flags) {
+    const int weights = (a->dtype == BSR_U4 || t_is_f8(a->dtype) || a->dtype == BSR_I8) && a->dtype != b->dtype &&
+                        !t_is_f8(b->dtype) && b->dtype != BSR_I8;
     ref_finish_args f;
     ref_sum sum;
     memset(&f, 0, sizeof f);
     f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
-    f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
-    f.product = ref_product_error(a->dtype, exec_flags);
+    f.compute = ref_compute(weights ? b->dtype : a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    f.product = weights ? REF_WEIGHTS_ERROR(b->dtype) : ref_product_error(a->dtype, exec_flags);
     if (epilogue && (epilogue->a_scales || epilogue->b_scales)) f.product += 0x1p-22; /* two factors rounded, and both products */
     sum = ref_sparse_mm(trans, a, b, t_join(t_matrix_batch(a), t_dense_batch(b)), epilogue);
     return ref_finish(&sum, &f);

@@ -113,6 +113,9 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
             sed '/bsri_dev_exp2(float x) {/,/^}/d; /bsri_dev_inverse(float x) {/,/^}/d; /bsri_dev_max(float a, float b) {/,/^}/d'
         section bsrsparse_kernels.cuh device-union
         section bsrsparse_kernels.cuh product-simt
+        section bsrsparse_kernels.cuh product-weights
+        section bsrsparse_kernels.cuh product-narrow-mma
+        section bsrsparse_kernels.cuh product-narrow-weights
         section bsrsparse_kernels.cuh product-mma-load
         section bsrsparse_kernels.cuh product-mma
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_tensor_item' '^/. -----'
@@ -128,6 +131,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT - (T::SCALED ? 1024 : 0));/' > "$w/scales.inc"
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
+    [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
     if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/scales_checks.cpp -o "$w/scales_checks$test" -lm 2> "$w/log"; then
         head -n 30 "$w/log"

@@ -100,7 +100,8 @@ Timing = struct("bsr_timing", (ptr, "begin end"), (CLOCK, "now"), (ptr, "user"),
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
               (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
               (to(TuneRow), "key"), (ptr, "device_status"), (to(Timing), "timing"))
-Scales = struct("bsr_scales", (to(Dense), "scale"), (i64, "group_rows group_cols"), (u32, "flags"), (i32, "reserved"))
+Scales = struct("bsr_scales", (to(Dense), "scale"), (i64, "group_rows group_cols"), (u32, "flags"), (i32, "reserved"),
+                (to(Dense), "zero"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"), (to(Scales), "a_scales b_scales"))
 Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))

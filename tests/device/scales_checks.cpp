@@ -13,6 +13,9 @@ static inline void *aligned(size_t bytes, size_t align) { /* of 3 cases in 4: el
     return bt_alloc(bytes, align < 16 && bt.seed % 4 ? 16 : align);
 }
 #define bt_alloc aligned
+#ifdef TEST_WEIGHTS
+#define REF_WEIGHTS_ERROR(dtype) ((dtype) == BSR_BF16 ? 3 * 0x1p-8 : (dtype) == BSR_F16 ? 3 * 0x1p-11 : 0)
+#endif
 #include "ref64.h"
 
 #include "cta.h"
@@ -47,10 +50,35 @@ static __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x),
 static __half2 __hmul2(__half2 a, __half2 b) {
     return __floats2half2_rn(__half2float(a.x) * __half2float(b.x), __half2float(a.y) * __half2float(b.y));
 }
+static __half2 __hsub2(__half2 a, __half2 b) {
+    return __floats2half2_rn(__half2float(a.x) - __half2float(b.x), __half2float(a.y) - __half2float(b.y));
+}
+static __half2 __hfma2(__half2 a, __half2 b, __half2 c) { /* f64 holds the product; its sum is rounded once, or as good as once */
+    const auto one = [](__half x, __half y, __half z) {
+        return rounded((double)__half2float(x) * (double)__half2float(y) + (double)__half2float(z), BSR_F16);
+    };
+    return {{one(a.x, b.x, c.x)}, {one(a.y, b.y, c.y)}};
+}
 static float __bfloat162float(__nv_bfloat16 b) { return bsri_bits_f32((uint32_t)b.u << 16); }
 static __nv_bfloat16 __float2bfloat16_rn(float v) { return {rounded((double)v, BSR_BF16)}; }
 static __nv_bfloat16 __double2bfloat16(double v) { return {rounded(v, BSR_BF16)}; }
 static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
+static __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b) {
+    return __floats2bfloat162_rn(__bfloat162float(a.x) - __bfloat162float(b.x), __bfloat162float(a.y) - __bfloat162float(b.y));
+}
+static __nv_bfloat162 __hmul2(__nv_bfloat162 a, __nv_bfloat162 b) {
+    return __floats2bfloat162_rn(__bfloat162float(a.x) * __bfloat162float(b.x), __bfloat162float(a.y) * __bfloat162float(b.y));
+}
+static __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162 c) {
+    const auto one = [](__nv_bfloat16 x, __nv_bfloat16 y, __nv_bfloat16 z) {
+        return rounded((double)__bfloat162float(x) * (double)__bfloat162float(y) + (double)__bfloat162float(z), BSR_BF16);
+    };
+    return {{one(a.x, b.x, c.x)}, {one(a.y, b.y, c.y)}};
+}
+template <class T> static T __ldcs(const T *at) {
+    if ((uintptr_t)at % sizeof(T)) bt_fail(__FILE__, __LINE__, "a load of %d bytes at %p", (int)sizeof(T), (const void *)at);
+    return *at;
+}
 static float __double2float_rz(double v) {
     const float f = (float)v;
     return fabs((double)f) <= fabs(v) || v != v ? f : bsri_bits_f32(bsri_f32_bits(f) - 1);
@@ -149,6 +177,22 @@ template <> void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], u
     });
 }
 
+template <> void bsri_mma<bsri_mma_bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    fragment_sums(c, a, b0, b1, [](float s, uint32_t x, uint32_t y) {
+        s += bsri_bits_f32(x << 16) * bsri_bits_f32(y << 16);
+        return s + bsri_bits_f32(x & 0xffff0000u) * bsri_bits_f32(y & 0xffff0000u);
+    });
+}
+/* Lane l has numbers 2 (l % 4) and the next of row l / 4 of 8 x 8. */
+static uint32_t bsri_mma_transpose(uint32_t x) {
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t *of = exchange(x);
+    uint32_t r = 0;
+    for (unsigned e = 0; e < 2; e++)
+        r |= (shuffled<uint32_t>(of, (lane % 4 * 2 + e) * 4 + lane / 8) >> 16 * (lane / 4 % 2) & 0xffffu) << 16 * e;
+    return r;
+}
+
 /* --- what the sections need of others --- */
 #define BSRI_MMA_CODE
 static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 0; }
@@ -228,6 +272,8 @@ static bsr_status bsri_cuda_copies(const bsri_call *, const bsri_dev_copies *lis
 static bsr_status bsri_cuda_status(const bsri_call *, int error) { return error ? BSR_UNSUPPORTED : BSR_OK; }
 static int bsri_cuda_queue(const bsri_call *) { return 0; }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int queue);
+template <class P>
+static int bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads, int queue, int pdl);
 template <int DTYPE> struct bsri_dev_dtype;
 template <class T> struct packed {
     static uint32_t pack(float x, float y) {
@@ -239,6 +285,11 @@ template <class T> static uint32_t bsri_pack(float x, float y) { return packed<T
 
 template <class P> static int launched(void (*kernel)(const P, bsri_gate), const void *parameters, const bsri_choice *c) {
     launch(kernel, *(const P *)parameters, bsri_min(c->grid, bt_range(1, 6)), (unsigned)c->threads);
+    return 0;
+}
+template <class P>
+static int bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads, int, int) {
+    if (work > 0) launch(kernel, p, bsri_min(work, bt_range(1, 6)), threads), staged++;
     return 0;
 }
 static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
@@ -266,12 +317,20 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
         BSRI_WGMMA(384, bsri_mma_f8, 256, 64, true)
         BSRI_WGMMA(385, bsri_mma_f8, 256, 128, true)
         BSRI_WGMMA(387, bsri_mma_i8_scaled, 256, 128, true)
+#ifdef TEST_WEIGHTS
+        BSRI_KERNELS_WEIGHTS(BSRI_X)
+#endif
 #undef BSRI_X
 #define SIMT(number, A, S) \
     case number: return launched(&bsri_product_simt<bsri_simt_tile<A, S, 16, 128, 2, 4, true>>, parameters, c);
         SIMT(105, float, float)
         SIMT(115, double, double)
         SIMT(125, int32_t, float)
+#ifdef TEST_WEIGHTS
+        case 100: return launched(&bsri_product_simt<bsri_simt_tile<float, float, 4, 256, 1, 4>>, parameters, c);
+        case 101: return launched(&bsri_product_simt<bsri_simt_tile<float, float, 16, 128, 2, 4>>, parameters, c);
+        case 102: return launched(&bsri_product_simt<bsri_simt_tile<float, float, 64, 64, 4, 4>>, parameters, c);
+#endif
         default: ran[c->kernel]--; return 1;
     }
 }
@@ -315,6 +374,16 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
                                     BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH};
     const int first = e.workspace && bt_below(2) ? (int)bt_below(6) : 6, step = bt_below(2) ? 1 : 5;
     call.ctx = &gpu, call.exec = &e;
+    if (job->weights) { /* as they are stored, by either tier; converted, then by simt */
+        const int how = (int)bt_below(3);
+        e.workspace_bytes = how == 2 ? 4 << 20 : 0, e.workspace = NULL;
+        if (how == 2) e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
+        way.flags = how == 2 ? BSR_PLAN_CONVERTS : 0, way.kernel = how ? BSRI_TIER_SIMT : BSRI_TIER_MMA, e.plan = &way;
+        if (bt_below(4)) b = laid(job->b, bt_below(2) > 0), job->b = &b;
+        if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
+        e.plan = NULL;
+        return how < 2 && bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
+    }
     if (bt_below(8)) b = laid(job->b, bt_below(most == BSRI_TIER_WGMMA ? 8 : 2) > 0), job->b = &b;
     for (int i = 0; i < 6 && first < 6; i++) {
         way.flags = ways[(first + i * step) % 6], e.plan = &way;
@@ -342,6 +411,8 @@ static void report(void) { /* how often each kernel ran */
 #define bt_main(argc, argv, tests, count) (atexit(report), bt_run("tests/test_scales.c", argc, argv, tests, count))
 #ifdef TEST_F8
 #include "test_f8.c"
+#elif defined(TEST_WEIGHTS)
+#include "test_weights.c"
 #else
 #include "test_scales.c"
 #endif

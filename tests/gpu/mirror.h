@@ -31,6 +31,8 @@
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define REF_ROUNDS_P (gm.tier != 1) /* ref64.h: what the tiers on tensor cores do */
 #define REF_F8_ERROR (gm.tier % 3 ? 0 : 132 * 0x1p-13)
+/* weights of fewer bits are rounded to b's type: scale, zero point, number */
+#define REF_WEIGHTS_ERROR(dtype) ((dtype) == BSR_BF16 ? 3 * 0x1p-8 : (dtype) == BSR_F16 ? 3 * 0x1p-11 : 0)
 static int gm_wanted(void);
 #define BT_WANTED gm_wanted()
 #include "../bsr_test.h"
@@ -368,7 +370,7 @@ struct gm_call {
         for (int of = 0; of < 2; of++) {
             const bsr_scales *from = of ? e->b_scales : e->a_scales, **to = of ? &copy->b_scales : &copy->a_scales;
             bsr_scales *mine = &scales[2 * epilogues - 2 + of];
-            if (from) *mine = *from, mine->scale = map(from->scale), *to = mine;
+            if (from) *mine = *from, mine->scale = map(from->scale), mine->zero = map(from->zero), *to = mine;
         }
         copy->alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true);
         copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);

@@ -1,0 +1,2 @@
+#include "mirror.h"
+#include "../test_weights.c"
