@@ -1966,7 +1966,7 @@ __device__ __forceinline__ void bsri_dev_stored_eight(const bsri_dev_weights &w,
     }
 }
 /* Stored blocks become numbers of b's type, packed: a CTA has every so many-th block of a block row of an item. */
-static __global__ void __launch_bounds__(256) bsri_convert_weights(const __grid_constant__ bsri_dev_weights w BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 1) bsri_convert_weights(const __grid_constant__ bsri_dev_weights w BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const bsri_dev_product &p = w.p;
