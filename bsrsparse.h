@@ -20040,6 +20040,19 @@ enum {
     X(MOE_GATHER_F64, 794, bsri_moe_gather_rows<0, double>)  \
     X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
     X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
+    BSRI_WHEN(BSRI_HAS_QUANTISE,                             \
+    X(QUANTISE_FEW_16, 970, bsri_quantise_groups<8, 2>)      \
+    X(QUANTISE_GROUPS_16, 971, bsri_quantise_groups<8, 8>)   \
+    X(QUANTISE_FEW_32, 972, bsri_quantise_groups<4, 2>)      \
+    X(QUANTISE_GROUPS_32, 973, bsri_quantise_groups<4, 16>)  \
+    X(QUANTISE_GROUPS_ANY, 974, bsri_quantise_groups<1, 8>)  \
+    X(QUANTISE_MOST_16, 975, bsri_quantise_pass<8, false>)   \
+    X(QUANTISE_MOST_32, 976, bsri_quantise_pass<4, false>)   \
+    X(QUANTISE_MOST_ANY, 977, bsri_quantise_pass<1, false>)  \
+    X(QUANTISE_STORE_16, 978, bsri_quantise_pass<8, true>)   \
+    X(QUANTISE_STORE_32, 979, bsri_quantise_pass<4, true>)   \
+    X(QUANTISE_STORE_ANY, 980, bsri_quantise_pass<1, true>)  \
+    X(QUANTISE_SCALES, 981, bsri_quantise_scales))           \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -23798,6 +23811,28 @@ typedef struct bsri_dev_reduce {
 } bsri_dev_reduce;
 #endif
 
+#if BSRI_HAS_QUANTISE
+/* bsr_quantise, bsr_dequantise. Areas are items of a dense operand, or stored blocks: rows x cols, of which the lines that are
+   contiguous count as rows (turned: they are columns). groups: of elements that share a scale. */
+typedef struct bsri_dev_quantise {
+    bsri_stored_blocks s;                        /* of a sparse x; of a dense one its batch alone */
+    bsr_matrix to;                               /* a sparse out */
+    bsr_dense x, out;                            /* dense ones */
+    bsri_batch of;                               /* items of scales */
+    bsr_dense scale, amax, most;                 /* most: words in the workspace, packed */
+    int64_t scale_block, amax_block, most_block; /* from a stored block's to the next one's */
+    int64_t xs[3], os[3];                        /* elements from a block to the next, a row, a column */
+    int64_t areas, rows, cols;                   /* areas of a group of items (dense: 1) */
+    int64_t group_rows, group_cols, grid;        /* grid: groups of an area, of an item */
+    int64_t units, groups;                       /* units: of an item of scales, stored blocks or 1; groups of all */
+    int64_t line, lines, across, work;           /* pieces of a row, rows of all areas, CTAs beside each other */
+    int32_t from_dtype, to_dtype, sparse, blocks, places, turned, given, powers, back;
+    int32_t single;                              /* a piece lies in one group */
+    int32_t team_bits, each, each_bits;          /* threads that have a group; pieces of its lines, as a power of two or -1 */
+    int32_t lane_bits, run, reserved;
+} bsri_dev_quantise;
+#endif
+
 #if BSRI_HAS_MOE
 /* bsr_moe_route: experts of n slots in chunks; hist [experts][chunks], totals and starts (rows, were there room) of experts. */
 #define BSRI_MOE_WINDOW 1024 /* experts that a CTA counts at a time */
@@ -25854,6 +25889,11 @@ static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { r
 /* >>cuda-maps: functions, conversions and reductions on the CUDA backend                         */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_UNUSED static int bsri_cuda_log2(int64_t n, int most) { /* of the power of two that holds n */
+    int bits = 0;
+    while (bits < most && (INT64_C(1) << bits) < n) bits++;
+    return bits;
+}
 #if !BSRI_HAS_CUDA_MAPS
 static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *, bsr_plan *, int) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
@@ -25976,11 +26016,6 @@ static void bsri_cuda_reduce_shape(const bsri_reduce *j, bsri_dev_reduce *p, int
         *along = (int)n;
     }
 }
-static int bsri_cuda_log2(int64_t n, int most) { /* of the power of two that holds n */
-    int bits = 0;
-    while (bits < most && (INT64_C(1) << bits) < n) bits++;
-    return bits;
-}
 /* Lanes, windows and shares. */
 static void bsri_cuda_reduce_cut(const bsri_call *c, const bsri_reduce *j, int along, bsri_dev_reduce *p) {
     const int64_t es = (int64_t)bsr_dtype_size(j->x->dtype), n = along > 0 ? along : 1, groups = bsri_max(1, p->s.groups.count);
@@ -26057,6 +26092,152 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
     if (j->compute == BSR_F64) return bsri_cuda_reduce_run<double>(c, p, along);
 #endif
     return bsri_cuda_reduce_run<float>(c, p, along);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-quantise: 8-bit numbers with scales on the CUDA backend                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_QUANTISE
+static bsr_status bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+enum { BSRI_QUANTISE_KEPT = 8, BSRI_QUANTISE_KEPT_F32 = 16, BSRI_QUANTISE_FEW = 2 }; /* pieces that a thread keeps */
+static void bsri_cuda_quantise_turn(bsr_dense *d) { *d = bsr_dense_transposed(*d); }
+/* Do pieces of v elements stand aligned, from line to line, area to area, item to item? */
+static int bsri_cuda_quantise_pieces(const void *data, int dtype, int64_t v, const int64_t (&s)[3], const bsri_dev_quantise *p,
+                                     int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    if (s[2] != 1 || p->cols % v || (p->rows > 1 && s[1] % v) || (p->areas > 1 && s[0] % v)) return 0;
+    if ((uintptr_t)data % (uintptr_t)(v * (int64_t)bsr_dtype_size(dtype))) return 0;
+    for (i = 0; i < dims; i++)
+        if (size[i] > 1 && stride[i] % v) return 0;
+    return 1;
+}
+/* Lines as they stand: strides, and whether rows and columns change places. */
+static void bsri_cuda_quantise_lay(const bsri_quantise *j, bsri_dev_quantise *p) {
+    int64_t swap;
+    if (p->sparse) {
+        bsri_value_steps(&p->s.m, p->xs), bsri_value_steps(&p->to, p->os);
+        p->rows = p->s.m.block_rows, p->cols = p->s.m.block_cols;
+    } else {
+        p->x = bsri_dense_used(j->x.dense), p->out = bsri_dense_used(j->out.dense);
+        p->xs[1] = p->x.row_stride, p->xs[2] = p->x.col_stride, p->os[1] = p->out.row_stride, p->os[2] = p->out.col_stride;
+        p->rows = j->rows, p->cols = j->cols;
+    }
+    p->turned = p->xs[1] == 1 && p->rows > 1 && (p->xs[2] != 1 || p->cols == 1);
+    if (!p->turned) return;
+    swap = p->xs[1], p->xs[1] = p->xs[2], p->xs[2] = swap, swap = p->os[1], p->os[1] = p->os[2], p->os[2] = swap;
+    swap = p->rows, p->rows = p->cols, p->cols = swap;
+    swap = p->group_rows, p->group_rows = p->group_cols, p->group_cols = swap;
+    bsri_cuda_quantise_turn(&p->scale), bsri_cuda_quantise_turn(&p->amax);
+    if (p->cols > 1 && p->rows == 1) p->xs[1] = p->os[1] = 0; /* of a single line */
+}
+/* Elements of a piece. */
+static int64_t bsri_cuda_quantise_piece(const bsri_quantise *j, const bsri_dev_quantise *p) {
+    const size_t wide = bsr_dtype_size(j->back ? j->to : j->from);
+    const int64_t v = wide == 2 ? 8 : wide == 4 ? 4 : 1;
+    const bsr_matrix *x = &p->s.m, *to = &p->to;
+    if (v == 1) return 1;
+    if (p->sparse)
+        return bsri_cuda_quantise_pieces(x->values, j->from, v, p->xs, p, x->batch_dims, x->batch, x->values_batch_stride) &&
+                       bsri_cuda_quantise_pieces(to->values, j->to, v, p->os, p, to->batch_dims, to->batch, to->values_batch_stride)
+                   ? v : 1;
+    return bsri_cuda_quantise_pieces(p->x.data, j->from, v, p->xs, p, p->x.batch_dims, p->x.batch, p->x.batch_stride) &&
+                   bsri_cuda_quantise_pieces(p->out.data, j->to, v, p->os, p, p->out.batch_dims, p->out.batch, p->out.batch_stride)
+               ? v : 1;
+}
+/* Does each group lie in one area, and each area have scales of its own? */
+static int bsri_cuda_quantise_apart(const bsri_quantise *j, const bsri_dev_quantise *p) {
+    int d = p->s.batch.dims - 1, i = j->of.dims - 1;
+    if (!p->s.groups.count || (p->sparse && !p->blocks) || p->places) return 0;
+    for (; d >= 0; d--, i--)
+        if (p->s.groups.size[d] != (i >= 0 ? j->of.size[i] : 1)) return 0;
+    for (; i >= 0; i--)
+        if (j->of.size[i] != 1) return 0;
+    return 1;
+}
+/* Threads of a group that is held in registers: 0: it is too large. *v may become 1. */
+static int bsri_cuda_quantise_team(const bsri_quantise *j, int64_t *v, bsri_dev_quantise *p) {
+    const int64_t rows = p->rows < p->group_rows ? p->rows : p->group_rows, cols = bsri_min(p->cols, p->group_cols);
+    int64_t kept, pieces;
+    if (p->scale.cols > 1 && p->group_cols % *v) *v = 1;
+    kept = *v == 4 ? BSRI_QUANTISE_KEPT_F32 : BSRI_QUANTISE_KEPT;
+    if (rows > kept * BSRI_CTA || cols / *v > kept * BSRI_CTA || rows * (cols / *v) > kept * BSRI_CTA) return 0;
+    pieces = rows * (cols / *v), p->each = (int32_t)bsri_max(1, cols / *v);
+    for (p->team_bits = 0; p->team_bits < 8 && (BSRI_QUANTISE_FEW << p->team_bits) < pieces;) p->team_bits++;
+    for (p->each_bits = 0; (1 << p->each_bits) < p->each;) p->each_bits++;
+    if (1 << p->each_bits != p->each) p->each_bits = -1;
+    p->work = bsri_ceil_div(p->groups, BSRI_CTA >> p->team_bits);
+    return (void)j, (int)bsri_max(1, bsri_ceil_div(pieces, INT64_C(1) << p->team_bits));
+}
+static bsr_status bsri_cuda_quantise_once(const bsri_call *c, const bsri_dev_quantise &p, int64_t v, int kept) {
+    if (v == 8 && kept <= BSRI_QUANTISE_FEW)
+        BSRI_CUDA_NEXT(c, (bsri_quantise_groups<8, BSRI_QUANTISE_FEW>), p, p.work, BSRI_CTA);
+    else if (v == 8) BSRI_CUDA_NEXT(c, (bsri_quantise_groups<8, BSRI_QUANTISE_KEPT>), p, p.work, BSRI_CTA);
+    else if (v == 4 && kept <= BSRI_QUANTISE_FEW)
+        BSRI_CUDA_NEXT(c, (bsri_quantise_groups<4, BSRI_QUANTISE_FEW>), p, p.work, BSRI_CTA);
+    else if (v == 4) BSRI_CUDA_NEXT(c, (bsri_quantise_groups<4, BSRI_QUANTISE_KEPT_F32>), p, p.work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_quantise_groups<1, BSRI_QUANTISE_KEPT>), p, p.work, BSRI_CTA);
+    return BSR_OK;
+}
+/* All elements, to find what is largest or to store. */
+template <bool STORE> static bsr_status bsri_cuda_quantise_all(const bsri_call *c, bsri_dev_quantise *p, int64_t v) {
+    const int64_t most = 4 * (int64_t)c->ctx->sm_count;
+    p->line = p->cols / v, p->lane_bits = bsri_cuda_log2(p->line, 8), p->across = bsri_ceil_div(p->line, INT64_C(1) << p->lane_bits);
+    p->lines = p->s.groups.count * p->areas * p->rows;
+    p->run = 32;
+    if (!p->line || !p->lines) return BSR_OK;
+    for (;;) { /* lines of a thread: fewer where there are few */
+        p->work = bsri_ceil_div(p->lines, (int64_t)p->run * (BSRI_CTA >> p->lane_bits)) * p->across;
+        if (p->run == 8 || p->work >= most) break;
+        p->run /= 2;
+    }
+    if (v == 8) BSRI_CUDA_NEXT(c, (bsri_quantise_pass<8, STORE>), *p, p->work, BSRI_CTA);
+    else if (v == 4) BSRI_CUDA_NEXT(c, (bsri_quantise_pass<4, STORE>), *p, p->work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_quantise_pass<1, STORE>), *p, p->work, BSRI_CTA);
+    return BSR_OK;
+}
+/* Words for what is found, packed, in the order of scales. */
+static void bsri_cuda_quantise_words(const bsri_call *c, bsri_cuts *cuts, bsri_dev_quantise *p) {
+    int64_t step = p->grid * p->units;
+    int i;
+    p->most = p->scale, p->most.data = (char *)c->exec->workspace + bsri_cut(cuts, p->groups, 4);
+    p->most.row_stride = p->scale.cols, p->most.col_stride = 1, p->most_block = p->grid;
+    for (i = p->most.batch_dims - 1; i >= 0; i--) p->most.batch_stride[i] = step, step *= p->most.batch[i];
+}
+static bsr_status bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *j) {
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_quantise p;
+    int64_t v, once_v;
+    int stop, kept = 0;
+    memset(&p, 0, sizeof p);
+    p.s = j->stored, p.sparse = j->x.sparse != NULL, p.of = j->of, p.scale = j->scale, p.amax = j->amax;
+    if (p.sparse) p.to = *j->out.sparse;
+    p.scale_block = j->scale_block, p.amax_block = j->amax_block, p.areas = p.sparse ? j->x.sparse->nnz : 1;
+    p.group_rows = j->group_rows, p.group_cols = j->group_cols, p.units = j->units, p.blocks = j->blocks;
+    p.from_dtype = j->from, p.to_dtype = j->to, p.given = j->given, p.powers = j->powers, p.back = j->back;
+    p.places = p.sparse && (!p.blocks || p.s.patterns.count > 1), p.grid = j->grid_rows * j->grid_cols;
+    p.groups = p.grid ? p.grid * j->of.count * j->units : 0;
+    bsri_cuda_quantise_lay(j, &p), v = once_v = bsri_cuda_quantise_piece(j, &p);
+    if (bsri_quantise_finds(j) && bsri_cuda_quantise_apart(j, &p)) kept = bsri_cuda_quantise_team(j, &once_v, &p);
+    if (kept) v = once_v;
+    else if (bsri_quantise_finds(j)) bsri_cuda_quantise_words(c, &cuts, &p);
+    p.single = p.scale.cols == 1 || p.group_cols % v == 0;
+    if (cuts.overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    plan.reason = v > 1 ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = (int32_t)v, plan.workspace_bytes = (uint64_t)cuts.bytes;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (stop || !p.groups) return BSR_OK;
+    if (kept) return bsri_cuda_quantise_once(c, p, v, kept);
+    if (bsri_quantise_finds(j)) {
+        BSRI_TRY(bsri_cuda_zero(c, p.most.data, bsri_ceil_div(p.groups, 2) * 8, NULL, 0, NULL, 0));
+        BSRI_TRY(bsri_cuda_quantise_all<false>(c, &p, v));
+        BSRI_CUDA_NEXT(c, bsri_quantise_scales, p, bsri_ceil_div(p.groups, BSRI_CTA), BSRI_CTA);
+    }
+    return bsri_cuda_quantise_all<true>(c, &p, v);
 }
 #endif
 
