@@ -20041,9 +20041,9 @@ enum {
     X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
     X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
     BSRI_WHEN(BSRI_HAS_QUANTISE,                             \
-    X(QUANTISE_FEW_16, 970, bsri_quantise_groups<8, 2>)      \
+    X(QUANTISE_FEW_16, 970, bsri_quantise_groups<8, 4>)      \
     X(QUANTISE_GROUPS_16, 971, bsri_quantise_groups<8, 8>)   \
-    X(QUANTISE_FEW_32, 972, bsri_quantise_groups<4, 2>)      \
+    X(QUANTISE_FEW_32, 972, bsri_quantise_groups<4, 4>)      \
     X(QUANTISE_GROUPS_32, 973, bsri_quantise_groups<4, 16>)  \
     X(QUANTISE_GROUPS_ANY, 974, bsri_quantise_groups<1, 8>)  \
     X(QUANTISE_MOST_16, 975, bsri_quantise_pass<8, false>)   \
@@ -26104,7 +26104,7 @@ static bsr_status bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *) 
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
 }
 #else
-enum { BSRI_QUANTISE_KEPT = 8, BSRI_QUANTISE_KEPT_F32 = 16, BSRI_QUANTISE_FEW = 2 }; /* pieces that a thread keeps */
+enum { BSRI_QUANTISE_KEPT = 8, BSRI_QUANTISE_KEPT_F32 = 16, BSRI_QUANTISE_FEW = 4 }; /* pieces that a thread keeps */
 static void bsri_cuda_quantise_turn(bsr_dense *d) { *d = bsr_dense_transposed(*d); }
 /* Do pieces of v elements stand aligned, from line to line, area to area, item to item? */
 static int bsri_cuda_quantise_pieces(const void *data, int dtype, int64_t v, const int64_t (&s)[3], const bsri_dev_quantise *p,
@@ -26167,7 +26167,7 @@ static int bsri_cuda_quantise_team(const bsri_quantise *j, int64_t *v, bsri_dev_
     kept = *v == 4 ? BSRI_QUANTISE_KEPT_F32 : BSRI_QUANTISE_KEPT;
     if (rows > kept * BSRI_CTA || cols / *v > kept * BSRI_CTA || rows * (cols / *v) > kept * BSRI_CTA) return 0;
     pieces = rows * (cols / *v), p->each = (int32_t)bsri_max(1, cols / *v);
-    for (p->team_bits = 0; p->team_bits < 8 && (BSRI_QUANTISE_FEW << p->team_bits) < pieces;) p->team_bits++;
+    for (p->team_bits = pieces > 1; p->team_bits < 8 && (BSRI_QUANTISE_FEW << p->team_bits) < pieces;) p->team_bits++;
     for (p->each_bits = 0; (1 << p->each_bits) < p->each;) p->each_bits++;
     if (1 << p->each_bits != p->each) p->each_bits = -1;
     p->work = bsri_ceil_div(p->groups, BSRI_CTA >> p->team_bits);

@@ -14613,7 +14613,7 @@ __device__ __forceinline__ uint32_t bsri_quantise_more(uint32_t a, uint32_t b) {
 struct bsri_quantise_area {
     const char *x;
     char *out;
-    int64_t cell, row, col;
+    int64_t item, cell, row, col;
     bool here;
 };
 __device__ __forceinline__ bsri_quantise_area bsri_quantise_locate(const bsri_dev_quantise &p, int64_t a, const bsr_dense &grid,
@@ -14641,13 +14641,13 @@ __device__ __forceinline__ bsri_quantise_area bsri_quantise_locate(const bsri_de
         at.out = bsri_dev_at(p.out.data, p.out.dtype, bsri_dense_offset(&p.s.batch, item, &p.out));
     }
     at.x = bsri_dev_at(at.x, p.from_dtype, n * p.xs[0]), at.out = bsri_dev_at(at.out, p.to_dtype, n * p.os[0]);
-    at.cell = bsri_dense_offset(&p.s.batch, item, &grid) + (p.blocks ? n * block : 0);
+    at.cell = bsri_dense_offset(&p.s.batch, item, &grid) + (p.blocks ? n * block : 0), at.item = item;
     return at;
 }
 
 /* Groups that 2^team_bits threads hold in registers: read once. Each thread has up to K pieces. */
 template <int V, int K>
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
     __shared__ uint32_t part[BSRI_CTA_WARPS];
     const int team = 1 << p.team_bits, lane = threadIdx.x & (team - 1), warp = threadIdx.x / 32;
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
@@ -14698,7 +14698,8 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_groups(const __
         if (lane == 0 && group < p.groups) {
             if (!p.given) ((float *)p.scale.data)[at_scale] = scale;
             if (p.amax.data)
-                ((float *)p.amax.data)[bsri_quantise_locate(p, a, p.amax, p.amax_block).cell + i * p.amax.row_stride +
+                ((float *)p.amax.data)[bsri_dense_offset(&p.s.batch, at.item, &p.amax) + i * p.amax.row_stride +
+                                       (p.blocks ? (a - bsri_divide(a, p.areas) * p.areas) * p.amax_block : 0) +
                                        j * p.amax.col_stride] = bsri_quantise_amax(most);
         }
         const float factor = bsri_quantise_factor(scale, 0);
@@ -14799,8 +14800,9 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_pass(const __gr
                     bsri_quantise_numbers(v, raw[u], p.from_dtype);
 #pragma unroll
                     for (int e = 0; e < V; e++) {
-                        uint32_t &to = most[p.single ? 0 : e];
-                        to = bsri_quantise_more(to, bsri_quantise_rank(v[e]));
+                        const uint32_t rank = bsri_quantise_rank(v[e]);
+                        if (p.single) most[0] = bsri_quantise_more(most[0], rank);
+                        else most[e] = bsri_quantise_more(most[e], rank);
                     }
                 }
             }

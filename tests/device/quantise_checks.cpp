@@ -6,6 +6,7 @@
 #include "bsrsparse.h"
 
 #include "ref64.h"
+#include "ref_quantise.h"
 
 #include "warps.h"
 
