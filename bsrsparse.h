@@ -296,7 +296,7 @@
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
      64 lines, on mma where every 32, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
-     hold.
+     hold. bsr_quantise makes such numbers and scales of floats, with the groups that a product is given.
 
    BLOCK MASKS
      What attention needs of a mask is a pattern and, for speed, the kind of each block (bsr_attention_options.block_kind: inside
@@ -343,7 +343,8 @@
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
      in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks);
-     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe).
+     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe); quantisers
+     (>>quantise).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -1594,20 +1595,20 @@ typedef enum bsr_quantise_flag {
 
 /* out = x / scale, rounded to 8 bits: e4m3, e5m2 or i8 in the range of a group's own largest number. scales says which elements
    share one, as a product wants it (bsr_scales: one for all, rows, columns, groups such as 1 x 128, 128 x 128, 1 x 32, stored
-   blocks), and its scale is where they go; handed to bsr_dense_addmm with out, it gives back x's values. x and out: both dense, of
-   one size, or both matrices of one pattern; any strides, batch dimensions. An item of scales with fewer batch dimensions, or
+   blocks), and its scale is where they go; handed to bsr_dense_addmm with out, it gives back x's values. x and out: both dense,
+   of one size, or both matrices of one pattern; any strides, batch dimensions. An item of scales with fewer batch dimensions, or
    sizes of 1 there, is shared by the items of x that broadcast to it. amax, where not null, is an output of scale's sizes.
      amax  = the largest |x| of a group. Elements that are infinite or NaN do not count, nor do those that are not stored
      scale = amax / L, at least 2^-126; 1 where amax is 0. L: 448 for e4m3, 57344 for e5m2, 127 for i8
-     out   = x (1 / scale), to nearest even; beyond L, infinite too, it is L with x's sign (i8: -127 to 127), NaN stays NaN (i8: 0)
+     out   = x (1 / scale), to nearest even; beyond L, infinite too, L with x's sign (i8: -127 to 127); NaN stays NaN (i8: 0)
    each operation in f32, rounded once, so that both backends give the same bits; x in f64 is rounded to f32 first, and may become
    infinite there. Given scales are taken as they are, in f32, also 0, Inf, NaN, negative and subnormal ones: 1 / scale and the
    product have what arithmetic gives. A group without elements, as a grid has them where no block is stored, has amax 0.
    dtypes: x f16, bf16, f32, f64; out e4m3, e5m2, i8; scale f32, given ones any float type but those of 8 bits; amax f32.
    So |x - out scale| is at most (L scale is about amax): i8 scale (1/2 + 2^-16); e4m3 max(2^-4 |x|, 2^-10 scale), e5m2
    max(2^-3 |x|, 2^-17 scale), each (1 + 2^-20).
-   On CUDA groups of dense operands and of stored blocks with up to 16,384 elements (8,192 of f32, 2,048 where they do not stand
-   in aligned pieces of 16 bytes) are read once; larger ones, grids over a block-sparse matrix and shared scales are read twice and
+   On CUDA groups of dense operands and of stored blocks with up to 16,384 elements (2,048 of f64, and where they do not stand in
+   aligned pieces of 16 bytes) are read once; larger ones, grids over a block-sparse matrix and shared scales are read twice, and
    want a workspace of 4 bytes for each scale. Maxima do not depend on an order: same bits always.
    Errors: BAD_SHAPE (out's sizes or pattern, the grid of scales or amax), BAD_BATCH, BAD_ARGUMENT (an unknown flag, both flags,
    x or out with both members or none, or of different kinds).
@@ -1615,8 +1616,8 @@ typedef enum bsr_quantise_flag {
 BSR_API bsr_status bsr_quantise(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out, const bsr_scales *scales,
                                 const bsr_dense *amax, const bsr_exec *exec);
 
-/* out = x scale: the reverse. x e4m3, e5m2, i8; out f16, bf16, f32, f64; scales of any float type but those of 8 bits. The product
-   is formed in f32, then rounded to out's type. Errors: as bsr_quantise. */
+/* out = x scale: the reverse. x e4m3, e5m2, i8; out f16, bf16, f32, f64; scales of any float type but those of 8 bits. The
+   product is formed in f32, then rounded to out's type. Errors: as bsr_quantise. */
 BSR_API bsr_status bsr_dequantise(const bsr_context *ctx, bsr_operand x, const bsr_scales *scales, bsr_operand out,
                                   const bsr_exec *exec);
 
@@ -13675,7 +13676,8 @@ static void bsri_quantise_blocks(const bsri_quantise *j, const bsri_quantise_lin
     const int64_t end = bsri_index(from.crow, x->index_dtype, row + 1);
     bsri_value_steps(x, xs), bsri_value_steps(out, os);
     for (; p < end; p++) {
-        const int64_t col = bsri_index(from.col, x->index_dtype, p) * bc, c0 = bsri_max(left, col), c1 = bsri_min(right, col + bc);
+        const int64_t col = bsri_index(from.col, x->index_dtype, p) * bc, c0 = bsri_max(left, col);
+        const int64_t c1 = bsri_min(right, col + bc);
         if (c0 >= c1) continue;
         bsri_quantise_piece(j, store, bsri_at(from.values, j->from, p * xs[0] + (low - row * br) * xs[1] + (c0 - col) * xs[2]),
                             xs + 1, bsri_at(to.values, j->to, p * os[0] + (low - row * br) * os[1] + (c0 - col) * os[2]), os + 1,
@@ -13867,8 +13869,8 @@ static bsr_status bsri_quantise_check_pair(const bsri_call *c, bsri_spans *set, 
     BSRI_TRY(bsri_join(c, batch, x.sparse->batch_dims, x.sparse->batch, BSR_ARG_X));
     return bsri_check_matrix_sizes(c, out.sparse, BSR_ARG_OUT);
 }
-static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_operand x, bsr_operand out, const bsr_scales *scales,
-                                      const bsr_dense *amax, int back) {
+static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_operand x, bsr_operand out,
+                                      const bsr_scales *scales, const bsr_dense *amax, int back) {
     const uint32_t from = back ? BSRI_BYTES : BSRI_FLOATS, to = back ? BSRI_FLOATS : BSRI_BYTES;
     const int given = back || (flags & BSR_QUANTISE_GIVEN);
     int64_t rows, cols;
@@ -26140,14 +26142,16 @@ static int64_t bsri_cuda_quantise_piece(const bsri_quantise *j, const bsri_dev_q
     const size_t wide = bsr_dtype_size(j->back ? j->to : j->from);
     const int64_t v = wide == 2 ? 8 : wide == 4 ? 4 : 1;
     const bsr_matrix *x = &p->s.m, *to = &p->to;
+    const bsr_dense *d = &p->x, *o = &p->out;
+    int both;
     if (v == 1) return 1;
     if (p->sparse)
-        return bsri_cuda_quantise_pieces(x->values, j->from, v, p->xs, p, x->batch_dims, x->batch, x->values_batch_stride) &&
-                       bsri_cuda_quantise_pieces(to->values, j->to, v, p->os, p, to->batch_dims, to->batch, to->values_batch_stride)
-                   ? v : 1;
-    return bsri_cuda_quantise_pieces(p->x.data, j->from, v, p->xs, p, p->x.batch_dims, p->x.batch, p->x.batch_stride) &&
-                   bsri_cuda_quantise_pieces(p->out.data, j->to, v, p->os, p, p->out.batch_dims, p->out.batch, p->out.batch_stride)
-               ? v : 1;
+        both = bsri_cuda_quantise_pieces(x->values, j->from, v, p->xs, p, x->batch_dims, x->batch, x->values_batch_stride) &&
+               bsri_cuda_quantise_pieces(to->values, j->to, v, p->os, p, to->batch_dims, to->batch, to->values_batch_stride);
+    else
+        both = bsri_cuda_quantise_pieces(d->data, j->from, v, p->xs, p, d->batch_dims, d->batch, d->batch_stride) &&
+               bsri_cuda_quantise_pieces(o->data, j->to, v, p->os, p, o->batch_dims, o->batch, o->batch_stride);
+    return both ? v : 1;
 }
 /* Does each group lie in one area, and each area have scales of its own? */
 static int bsri_cuda_quantise_apart(const bsri_quantise *j, const bsri_dev_quantise *p) {
@@ -26186,7 +26190,8 @@ static bsr_status bsri_cuda_quantise_once(const bsri_call *c, const bsri_dev_qua
 /* All elements, to find what is largest or to store. */
 template <bool STORE> static bsr_status bsri_cuda_quantise_all(const bsri_call *c, bsri_dev_quantise *p, int64_t v) {
     const int64_t most = 4 * (int64_t)c->ctx->sm_count;
-    p->line = p->cols / v, p->lane_bits = bsri_cuda_log2(p->line, 8), p->across = bsri_ceil_div(p->line, INT64_C(1) << p->lane_bits);
+    p->line = p->cols / v, p->lane_bits = bsri_cuda_log2(p->line, 8);
+    p->across = bsri_ceil_div(p->line, INT64_C(1) << p->lane_bits);
     p->lines = p->s.groups.count * p->areas * p->rows;
     p->run = 32;
     if (!p->line || !p->lines) return BSR_OK;

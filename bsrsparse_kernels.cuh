@@ -14601,7 +14601,7 @@ template <int V> __device__ __forceinline__ void bsri_quantise_store(char *at, i
         bsri_dev_store(at, dtype, 0, v[0]);
     }
 }
-/* Finite numbers by size, as words that are joined by their maximum; less than 2^24 is none. Twice its bits leave the sign out. */
+/* Finite numbers by size, as words whose maximum is looked for; less than 2^24 is none. Twice the bits leave the sign out. */
 __device__ __forceinline__ uint32_t bsri_quantise_rank(float v) { return (__float_as_uint(v) << 1) + 0x01000000u; }
 __device__ __forceinline__ float bsri_quantise_amax(uint32_t rank) {
     return rank < 0x01000000u ? 0.0f : __uint_as_float((rank - 0x01000000u) >> 1);
@@ -14647,13 +14647,15 @@ __device__ __forceinline__ bsri_quantise_area bsri_quantise_locate(const bsri_de
 
 /* Groups that 2^team_bits threads hold in registers: read once. Each thread has up to K pieces. */
 template <int V, int K>
-static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2)
+    bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
     __shared__ uint32_t part[BSRI_CTA_WARPS];
     const int team = 1 << p.team_bits, lane = threadIdx.x & (team - 1), warp = threadIdx.x / 32;
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
-        const int64_t group = work * (BSRI_CTA >> p.team_bits) + (threadIdx.x >> p.team_bits), last = bsri_min(group, p.groups - 1);
+        const int64_t group = work * (BSRI_CTA >> p.team_bits) + (threadIdx.x >> p.team_bits);
+        const int64_t last = bsri_min(group, p.groups - 1);
         const int64_t a = bsri_divide(last, p.grid), inside = last - a * p.grid, i = bsri_divide(inside, p.scale.cols);
         const int64_t j = inside - i * p.scale.cols, row = i * p.group_rows, col = j * p.group_cols;
         const bsri_quantise_area at = bsri_quantise_locate(p, a, p.scale, p.scale_block);
