@@ -14660,7 +14660,8 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2)
         const int64_t j = inside - i * p.scale.cols, row = i * p.group_rows, col = j * p.group_cols;
         const bsri_quantise_area at = bsri_quantise_locate(p, a, p.scale, p.scale_block);
         const bool is = group < p.groups && at.here;
-        const int lines = is ? (int)bsri_min(p.group_rows, p.rows - row) : 0, width = (int)bsri_min(p.group_cols, p.cols - col) / V;
+        const int lines = is ? (int)bsri_min(p.group_rows, p.rows - row) : 0;
+        const int width = (int)bsri_min(p.group_cols, p.cols - col) / V;
         const char *x = bsri_dev_at(at.x, p.from_dtype, row * p.xs[1] + col * p.xs[2]);
         char *out = bsri_dev_at(at.out, p.to_dtype, row * p.os[1] + col * p.os[2]);
         const int64_t at_scale = at.cell + i * p.scale.row_stride + j * p.scale.col_stride;

@@ -38,7 +38,8 @@ static int one_type(const numbers *whole, int dtype, int by_blocks, double bf16,
     printf("%-5s %-7s %10lld %4.2f  %9.5f  %9.5f  %9.1f %5.2f  %9.1f%s\n", bsr_dtype_name(dtype), by_blocks ? "blocks" : "rows",
            (long long)bytes, (double)bytes / (double)bf16_bytes, apart((float *)back.A.values, w, n),
            apart((float *)q.C.data, (float *)whole->C.data, mn), 1e6 * took, bf16 / took, 1e6 * start, good ? "" : "  WRONG");
-    release((void *)(uintptr_t)q.A.values), release(q.B.data), release(q.a_scale.data), release(q.b_scale.data), release(q.C.data);
+    release((void *)(uintptr_t)q.A.values), release(q.B.data), release(q.a_scale.data), release(q.b_scale.data),
+        release(q.C.data);
     release((void *)(uintptr_t)back.A.values), release(back.B.data), release(back.C.data);
     return good;
 }
@@ -46,7 +47,8 @@ static int one_type(const numbers *whole, int dtype, int by_blocks, double bf16,
 int main(int argc, char **argv) {
     static const int types[] = {BSR_E4M3, BSR_E5M2, BSR_I8};
     const char *path = argc % 2 == 0 && strcmp(argv[argc - 1], "--help") ? argv[--argc] : NULL;
-    const double sparsity = 0.01 * (double)option(argc, argv, "--prune", 80, 0, 100, "per cent of the blocks that are taken away");
+    const double sparsity =
+        0.01 * (double)option(argc, argv, "--prune", 80, 0, 100, "per cent of the blocks that are taken away");
     numbers whole, half;
     uint64_t random = 1;
     float *as_bf16;
@@ -69,8 +71,8 @@ int main(int argc, char **argv) {
     printf("type  scales  bytes of A /bf16  error of A  of product  us, product, faster  us, quantising B\n");
     as_bf16 = (float *)converted(builder, half.A.values, BSR_BF16, BSR_F32, n);
     printf("%-5s %-7s %10lld 1.00  %9.5f  %9.5f  %9.1f  1.00\n", "bf16", "none", (long long)bytes,
-           apart(as_bf16, (float *)whole.A.values, n),
-           apart((float *)half.C.data, (float *)whole.C.data, whole.A.rows * cols), 1e6 * took);
+           apart(as_bf16, (float *)whole.A.values, n), apart((float *)half.C.data, (float *)whole.C.data, whole.A.rows * cols),
+           1e6 * took);
     for (i = 0; i < 6; i++) good &= one_type(&whole, types[i / 2], i % 2, took, bytes);
     release((void *)(uintptr_t)half.A.values), release(half.B.data), release(half.C.data), release(as_bf16);
     release((void *)(uintptr_t)whole.A.crow_indices), release((void *)(uintptr_t)whole.A.col_indices);

@@ -79,8 +79,8 @@ static inline bsr_matrix make_matrix(const char *path, double sparsity, uint64_t
     kept.values = allocate(all.nnz * block * block, sizeof(float));
     REQUIRE(bsr_prune(builder, bsr_operand_sparse(&all), sparsity, BSR_NORM_L2, &kept, &run), &error);
     printf("%s: %lld x %lld, %lld of %lld blocks of %lld x %lld stay; times a matrix of %lld columns\n", path ? path : "layer",
-           (long long)kept.rows, (long long)kept.cols, (long long)kept.nnz, (long long)all.nnz, (long long)block, (long long)block,
-           (long long)cols);
+           (long long)kept.rows, (long long)kept.cols, (long long)kept.nnz, (long long)all.nnz, (long long)block,
+           (long long)block, (long long)cols);
     release((void *)(uintptr_t)all.crow_indices), release((void *)(uintptr_t)all.col_indices);
     release((void *)(uintptr_t)all.values), release(e.row), release(e.col), release(e.value);
     return kept;

@@ -120,7 +120,8 @@ TF void q_scales(q_case *q, int64_t gr, int64_t gc, t_shape of, int given_type) 
 TF void q_run(q_case *q) {
     bsr_exec exec = t_exec(0);
     const int with_amax = (int)bt_below(2);
-    if (!RUN_OK(bsr_quantise(t_any_context(), q->flags, q_x(q), q_out(q), &q->scales, with_amax ? &q->amax : NULL, &exec))) return;
+    if (!RUN_OK(bsr_quantise(t_any_context(), q->flags, q_x(q), q_out(q), &q->scales, with_amax ? &q->amax : NULL, &exec)))
+        return;
     q_each(q, q_find), q_each(q, q_hold), q_hold_scales(q, with_amax);
 }
 

@@ -57,8 +57,7 @@ TEST(dense) {
         if (k % 3 == 0) {
             const int64_t n = rows * cols / 9 + 1;
             int64_t i;
-            for (i = 0; i < n; i++)
-                t_set(&q.dx, bt_below(t_items(&q.batch)), bt_below(rows), bt_below(cols), strange(q.from));
+            for (i = 0; i < n; i++) t_set(&q.dx, bt_below(t_items(&q.batch)), bt_below(rows), bt_below(cols), strange(q.from));
         }
         q.dout = t_output(q.to, rows, cols, bt_below(3) ? layout : (int)bt_below(LAYOUTS), q.batch);
         q_scales(&q, gr, gc, bt_below(2) ? q.batch : shape_within(q.batch), q_flags(&q));
@@ -66,8 +65,9 @@ TEST(dense) {
     }
 }
 TEST(large_groups) { /* of more elements than a CTA keeps, and many */
-    static const int64_t sizes[][4] = {{1, 20000, 1, 0},  {3, 16384, 1, 0},   {300, 260, 0, 0},   {200, 400, 0, 1}, {140, 1030, 128, 128},
-                                       {1, 40000, 0, 32}, {129, 257, 128, 128}, {700, 64, 0, 1}, {33, 2056, 1, 0}, {16, 4096, 16, 1024}};
+    static const int64_t sizes[][4] = {{1, 20000, 1, 0},      {3, 16384, 1, 0},    {300, 260, 0, 0},     {200, 400, 0, 1},
+                                       {140, 1030, 128, 128}, {1, 40000, 0, 32},   {129, 257, 128, 128}, {700, 64, 0, 1},
+                                       {33, 2056, 1, 0},      {16, 4096, 16, 1024}};
     int k;
     for (k = 0; k < 60; k++) {
         const int64_t *s = sizes[k % 10];
@@ -158,7 +158,11 @@ TEST(every_number) {
             continue;
         for (i = 0; i < n; i++) {
             const double v = (double)(float)(t_decode16((uint16_t)i, from) / s), got = t_load(out.data, to, i);
-            const double want = to != BSR_I8 ? t_decode8(t_encode8(v, to), to) : v != v ? 0 : v > 127 ? 127 : v < -127 ? -127 : rint(v);
+            const double want = to != BSR_I8 ? t_decode8(t_encode8(v, to), to)
+                                : v != v     ? 0
+                                : v > 127    ? 127
+                                : v < -127   ? -127
+                                             : rint(v);
             wrong += want == want ? got != want : got == got;
         }
         CHECK_INT(wrong, 0);
@@ -189,11 +193,12 @@ TEST(products) {
         sa.group_rows = groups[kind][0], sa.group_cols = groups[kind][1];
         sb.group_rows = groups[kind][2], sb.group_cols = groups[kind][3];
         if (kind == 4) sa.flags = BSR_SCALES_BLOCKS, of = t_batch(1, a.nnz, 0, 0, 0);
-        da = t_output(BSR_F32, kind == 4 ? 1 : groups_of(256, sa.group_rows), kind == 4 ? 1 : groups_of(256, sa.group_cols), ROW, of);
+        da = t_output(BSR_F32, kind == 4 ? 1 : groups_of(256, sa.group_rows), kind == 4 ? 1 : groups_of(256, sa.group_cols), ROW,
+                      of);
         db = t_output(BSR_F32, groups_of(256, sb.group_rows), groups_of(n, sb.group_cols), COL, NO_BATCH);
         sa.scale = &da, sb.scale = &db;
-        if (!RUN_OK(bsr_quantise(t_any_context(), BSR_QUANTISE_POWERS_OF_TWO, bsr_operand_sparse(&a), bsr_operand_sparse(&qa), &sa,
-                                 NULL, &exec)) ||
+        if (!RUN_OK(bsr_quantise(t_any_context(), BSR_QUANTISE_POWERS_OF_TWO, bsr_operand_sparse(&a), bsr_operand_sparse(&qa),
+                                 &sa, NULL, &exec)) ||
             !RUN_OK(bsr_quantise(t_any_context(), BSR_QUANTISE_POWERS_OF_TWO, bsr_operand_dense(&b), bsr_operand_dense(&qb), &sb,
                                  NULL, &exec)))
             continue;
@@ -237,8 +242,8 @@ TEST(strange_numbers) {
         CHECK(out[0] == limit && out[1] == -limit);
         CHECK_NEAR((double)one_group(BSR_BF16, to, 0, mixed, 5, out), 448 / limit, 448 / limit * 0x1p-23);
         CHECK(out[0] == limit && out[1] == limit && out[2] == -limit);
-        CHECK_NEAR((double)one_group(BSR_F16, to, BSR_QUANTISE_POWERS_OF_TWO, mixed, 5, out), ldexp(1, (int)ceil(log2(448 / limit))),
-                   0);
+        CHECK_NEAR((double)one_group(BSR_F16, to, BSR_QUANTISE_POWERS_OF_TWO, mixed, 5, out),
+                   ldexp(1, (int)ceil(log2(448 / limit))), 0);
     }
 }
 /* Given scales as arithmetic takes them. */
@@ -260,7 +265,8 @@ TEST(strange_scales) {
                                  &exec)))
             continue;
         for (i = 0; i < 72; i++) {
-            const double inverse = 1 / (double)s, v = t_load(a.data, BSR_F32, i) * (fabs(inverse) > FLT_MAX ? (inverse > 0 ? INFINITY : -INFINITY) : inverse);
+            const double inverse = 1 / (double)s, v = t_load(a.data, BSR_F32, i) *
+                                                      (fabs(inverse) > FLT_MAX ? (inverse > 0 ? INFINITY : -INFINITY) : inverse);
             const double got = t_load(b.data, to, i), limit = limit_of(to);
             if (v != v) CHECK(to == BSR_I8 ? got == 0 : got != got);
             else if (fabs(v) > 1e10) CHECK(got == (v > 0 ? limit : -limit));
@@ -334,12 +340,16 @@ TEST(errors) {
             case 20: other.data = x.data, po = bsr_operand_dense(&other), item = BSR_ITEM_OVERLAP, operand = BSR_ARG_OUT; break;
             case 21: s.data = x.data, item = BSR_ITEM_OVERLAP; break;
             case 22: s.row_stride = 0, item = BSR_ITEM_STRIDE_OUTPUT; break;
-            case 23: s.batch_dims = 1, s.batch[0] = 2, s.batch_stride[0] = 24, s.row_stride = 1, s.rows = 12, s.cols = 1,
-                     scales.group_cols = 0, item = BSR_ITEM_BATCH_EXTRA; break;
+            case 23:
+                s.batch_dims = 1, s.batch[0] = 2, s.batch_stride[0] = 24, s.row_stride = 1, s.rows = 12, s.cols = 1,
+                scales.group_cols = 0, item = BSR_ITEM_BATCH_EXTRA;
+                break;
             case 24: mo.nnz = 2, item = BSR_ITEM_NNZ_MISMATCH, operand = BSR_ARG_OUT; break;
             case 25: scales.flags = BSR_SCALES_BLOCKS, item = BSR_ITEM_BATCH_DIMS; break;
-            case 26: scales.flags = BSR_SCALES_BLOCKS, scales.group_rows = scales.group_cols = 0, s.batch_dims = 1, s.batch[0] = 2,
-                     s.batch_stride[0] = 1, s.rows = s.cols = 1, item = BSR_ITEM_BATCH_SIZE; break;
+            case 26:
+                scales.flags = BSR_SCALES_BLOCKS, scales.group_rows = scales.group_cols = 0, s.batch_dims = 1, s.batch[0] = 2,
+                s.batch_stride[0] = 1, s.rows = s.cols = 1, item = BSR_ITEM_BATCH_SIZE;
+                break;
             case 27: mo.block_rows = 2, item = BSR_ITEM_BLOCK_MISMATCH, operand = BSR_ARG_OUT; break;
             case 28: mo.dtype = BSR_F32, item = BSR_ITEM_DTYPE_NOT_ACCEPTED; break;
             case 29: m.flags |= BSR_MATRIX_ROW_VIEW, item = BSR_ITEM_ROW_VIEW, operand = BSR_ARG_X; break;

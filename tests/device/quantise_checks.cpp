@@ -1,6 +1,7 @@
 /* quantise_checks.cpp: test_quantise.c against the kernels of bsr_quantise and bsr_dequantise and the host side that launches
    them, run on the host: threads of a CTA are coroutines, so that lanes can exchange numbers. No GPU and no nvcc is needed.
-   tests/test_device.sh cuts the sections out of the sources, as they stand, into quantise.inc; what they need of others is here. */
+   tests/test_device.sh cuts the sections out of the sources, as they stand, into quantise.inc; what they need of others is here.
+ */
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
@@ -47,8 +48,8 @@ static bsr_status device_quantise_call(const bsr_context *ctx, uint32_t flags, b
     bt_mark_output(more.workspace);
     return device_quantise_call(ctx, flags, x, out, scales, amax, op, &more);
 }
-static bsr_status device_quantise(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out, const bsr_scales *scales,
-                                  const bsr_dense *amax, const bsr_exec *exec) {
+static bsr_status device_quantise(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out,
+                                  const bsr_scales *scales, const bsr_dense *amax, const bsr_exec *exec) {
     return device_quantise_call(ctx, flags, x, out, scales, amax, BSR_OP_QUANTISE, exec);
 }
 static bsr_status device_dequantise(const bsr_context *ctx, bsr_operand x, const bsr_scales *scales, bsr_operand out,
