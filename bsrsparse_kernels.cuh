@@ -14559,17 +14559,24 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_reduce_parts(const __
 /* Elements come in pieces of V that stand beside each other: of 16 bytes on the side of the floats, or one by one. */
 template <int V> __device__ __forceinline__ void bsri_quantise_numbers(float (&v)[V], const uint4 &u, int dtype) {
     const uint32_t w[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-        const uint32_t half = w[i / 2 & 3] >> i % 2 * 16 & 0xffff, byte = w[i / 4 & 3] >> i % 4 * 8 & 0xff;
-        switch (dtype) {
-            case BSR_F16: v[i] = __half2float(__ushort_as_half((unsigned short)half)); break;
-            case BSR_BF16: v[i] = __uint_as_float(half << 16); break;
-            case BSR_F32: v[i] = __uint_as_float(w[i & 3]); break;
-            case BSR_F64: v[i] = (float)__longlong_as_double((int64_t)((uint64_t)w[1] << 32 | w[0])); break; /* V is 1 */
-            case BSR_I8: v[i] = (float)(int8_t)byte; break;
-            default: v[i] = bsri_dev_f8_number((uint8_t)byte, dtype == BSR_E5M2); break;
-        }
+    switch (dtype) { /* outside of the loops: a branch for each element would cost more than all else */
+#define BSRI_X(type, fits, number)                                         \
+    case type:                                                             \
+        _Pragma("unroll") for (int i = 0; i < V && (fits); i++) {          \
+            const uint32_t half = w[i / 2 & 3] >> i % 2 * 16 & 0xffff;     \
+            const uint32_t byte = w[i / 4 & 3] >> i % 4 * 8 & 0xff;        \
+            (void)half, (void)byte, v[i] = (number);                       \
+        }                                                                  \
+        break;
+        BSRI_X(BSR_F16, V != 4, __half2float(__ushort_as_half((unsigned short)half)))
+        BSRI_X(BSR_BF16, V != 4, __uint_as_float(half << 16))
+        BSRI_X(BSR_F32, V != 8, __uint_as_float(w[i & 3]))
+        BSRI_X(BSR_F64, V == 1, (float)__longlong_as_double((int64_t)((uint64_t)w[1] << 32 | w[0])))
+        BSRI_X(BSR_I8, true, (float)(int8_t)byte)
+        BSRI_X(BSR_E4M3, true, bsri_dev_f8_number((uint8_t)byte, false))
+        BSRI_X(BSR_E5M2, true, bsri_dev_f8_number((uint8_t)byte, true))
+#undef BSRI_X
+        default: break;
     }
 }
 __device__ __forceinline__ uint32_t bsri_quantise_whole(float v) { /* as an i8 from -127 to 127, NaN as 0 */
@@ -14647,7 +14654,7 @@ __device__ __forceinline__ bsri_quantise_area bsri_quantise_locate(const bsri_de
 
 /* Groups that 2^team_bits threads hold in registers: read once. Each thread has up to K pieces. */
 template <int V, int K>
-static __global__ void __launch_bounds__(BSRI_CTA, 2)
+static __global__ void __launch_bounds__(BSRI_CTA, K > 8 ? 1 : 2)
     bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
     __shared__ uint32_t part[BSRI_CTA_WARPS];
     const int team = 1 << p.team_bits, lane = threadIdx.x & (team - 1), warp = threadIdx.x / 32;

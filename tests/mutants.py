@@ -21,7 +21,8 @@ LIST, WORK = "tests/mutants.txt", os.environ.get("WORK", "build/mutants")
 FLAGS = ["-std=c99", "-w", "-I.", "-Itests", '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"']
 PORTABLE = ("errors", "matrices")  # programs to which instruction sets are all the same: half the compile time
 DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv"),
-          "devicescales": ("scales_checks", "--scales"), "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh
+          "devicescales": ("scales_checks", "--scales"),
+          "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too
 
 
