@@ -26,6 +26,7 @@
      conv               convolutions with block-sparse weights, and their gradients
      rows               softmax over stored elements
      maps               functions, combinations, conversions and reductions of stored elements
+     quantise           8-bit numbers with scales from floats, and back
      chain              two products with a function between
      moe                mixtures of experts: routing, topology, rows to experts and back
      attention          softmax(scale Q K^T, stored blocks) V in one pass
@@ -67,6 +68,7 @@
      maps-engine        functions and combinations of stored elements
      gated-engine       gated units: two products at stored blocks, one epilogue
      reduce-engine      sums and maxima of stored elements
+     quantise-engine    8-bit numbers with scales from floats, and back
      chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
@@ -105,6 +107,7 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      cuda-maps          functions, conversions and reductions on the CUDA backend
+     cuda-quantise      8-bit numbers with scales on the CUDA backend
      cuda-gated         gated units on the CUDA backend
      cuda-moe           mixtures of experts on the CUDA backend
      cuda-masks         block masks of attention on the CUDA backend
@@ -295,7 +298,7 @@
      change every 64 or 128 products (or multiples, by the block's size; i8: blocks of 128 only) and from line to line or every
      64 lines, on mma where every 16, else on simt. out is a float. In error bounds |A| and |B| are with scales, and (k + 8) u
      stands for (k + 2) u. Opposite scales that change along the products are multiplied with each other first, which f32 must
-     hold.
+     hold. bsr_quantise makes such numbers and scales of floats, with the groups that a product is given.
 
    WEIGHTS
      bsr_dense_addmm and bsr_dense_mm take a matrix of i8, e4m3, e5m2 or u4 beside b in f16, bf16 or f32 (out: as where a has b's
@@ -339,7 +342,7 @@
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
      BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
-     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION, _MAPS, _CONV, _MOE, _QUANTISE; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_SCALES               leaves bsr_scales out: calls with them are refused
      BSRSPARSE_NO_WEIGHTS              leaves weights of fewer bits out: matrix and dense operand have one type then
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8, _F8; BSRSPARSE_ONLY_(the same names)
@@ -362,7 +365,8 @@
      package; 8-bit floats, and scales of operands of 8 bits (bsr_epilogue grew); convolutions and their gradients (>>conv);
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
      in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks);
-     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe).
+     keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe); quantisers
+     (>>quantise).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -518,6 +522,8 @@ typedef enum bsr_dtype {
     X(BSR_OP_MOE_WEIGHT_GRADIENT, 45, "moe_weight_gradient")    \
     X(BSR_OP_CHAIN_MM, 50, "chain_mm")                    \
     X(BSR_OP_SAMPLED_CHAIN_MM, 51, "sampled_chain_mm")    \
+    X(BSR_OP_QUANTISE, 70, "quantise")                    \
+    X(BSR_OP_DEQUANTISE, 71, "dequantise")                \
     X(BSR_OP_BLOCK_MASK, 60, "block_mask")                \
     X(BSR_OP_FROM_BLOCK_LISTS, 61, "from_block_lists")    \
     X(BSR_OP_TO_BLOCK_LISTS, 62, "to_block_lists")        \
@@ -564,7 +570,7 @@ typedef enum bsr_op {
     X(BSR_ARG_UP_OUT, 83, "up_out") X(BSR_ARG_ROUTING, 84, "routing") X(BSR_ARG_EXPERTS, 85, "experts")           \
     X(BSR_ARG_WEIGHTS, 86, "weights") X(BSR_ARG_WITHIN, 90, "within") X(BSR_ARG_KIND, 91, "block_kind") \
     X(BSR_ARG_LISTS, 92, "lists") X(BSR_ARG_FULL_LISTS, 93, "lists' full ones") \
-    X(BSR_ARG_SCORES, 94, "scores")
+    X(BSR_ARG_SCORES, 94, "scores") X(BSR_ARG_SCALES, 100, "scales") X(BSR_ARG_AMAX, 101, "amax")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -1613,6 +1619,46 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
                               const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>quantise: 8-bit numbers with scales from floats, and back                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_quantise_flag {
+    BSR_QUANTISE_GIVEN = 1 << 0,         /* scales are read, not found and written: delayed scaling */
+    BSR_QUANTISE_POWERS_OF_TWO = 1 << 1, /* scales become the next power of two, upwards */
+    BSR_QUANTISE_FLAG_FORCE_32 = 0x7fffffff
+} bsr_quantise_flag;
+#define BSR_QUANTISE_GIVEN BSRI_FLAG(BSR_QUANTISE_GIVEN)
+#define BSR_QUANTISE_POWERS_OF_TWO BSRI_FLAG(BSR_QUANTISE_POWERS_OF_TWO)
+
+/* out = x / scale, rounded to 8 bits: e4m3, e5m2 or i8 in the range of a group's own largest number. scales says which elements
+   share one, as a product wants it (bsr_scales: one for all, rows, columns, groups such as 1 x 128, 128 x 128, 1 x 32, stored
+   blocks), and its scale is where they go; handed to bsr_dense_addmm with out, it gives back x's values. x and out: both dense,
+   of one size, or both matrices of one pattern; any strides, batch dimensions. An item of scales with fewer batch dimensions, or
+   sizes of 1 there, is shared by the items of x that broadcast to it. amax, where not null, is an output of scale's sizes.
+     amax  = the largest |x| of a group. Elements that are infinite or NaN do not count, nor do those that are not stored
+     scale = amax / L, at least 2^-126; 1 where amax is 0. L: 448 for e4m3, 57344 for e5m2, 127 for i8
+     out   = x (1 / scale), to nearest even; beyond L, infinite too, L with x's sign (i8: -127 to 127); NaN stays NaN (i8: 0)
+   each operation in f32, rounded once, so that both backends give the same bits; x in f64 is rounded to f32 first, and may become
+   infinite there. Given scales are taken as they are, in f32, also 0, Inf, NaN, negative and subnormal ones: 1 / scale and the
+   product have what arithmetic gives. A group without elements, as a grid has them where no block is stored, has amax 0.
+   dtypes: x f16, bf16, f32, f64; out e4m3, e5m2, i8; scale f32, given ones any float type but those of 8 bits; amax f32.
+   So |x - out scale| is at most (L scale is about amax): i8 scale (1/2 + 2^-16); e4m3 max(2^-4 |x|, 2^-10 scale), e5m2
+   max(2^-3 |x|, 2^-17 scale), each (1 + 2^-20).
+   On CUDA groups of dense operands and of stored blocks with up to 16,384 elements (2,048 of f64, and where they do not stand in
+   aligned pieces of 16 bytes) are read once; larger ones, grids over a block-sparse matrix and shared scales are read twice, and
+   want a workspace of 4 bytes for each scale. Maxima do not depend on an order: same bits always.
+   Errors: BAD_SHAPE (out's sizes or pattern, the grid of scales or amax), BAD_BATCH, BAD_ARGUMENT (an unknown flag, both flags,
+   x or out with both members or none, or of different kinds).
+   After torchao's and DeepGEMM's quantisers. */
+BSR_API bsr_status bsr_quantise(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out, const bsr_scales *scales,
+                                const bsr_dense *amax, const bsr_exec *exec);
+
+/* out = x scale: the reverse. x e4m3, e5m2, i8; out f16, bf16, f32, f64; scales of any float type but those of 8 bits. The
+   product is formed in f32, then rounded to out's type. Errors: as bsr_quantise. */
+BSR_API bsr_status bsr_dequantise(const bsr_context *ctx, bsr_operand x, const bsr_scales *scales, bsr_operand out,
+                                  const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>chain: two products with a function between                                                  */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -2461,7 +2507,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
    unreachable and the compiler drops it. */
 #if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
     defined(BSRSPARSE_ONLY_ATTENTION) || defined(BSRSPARSE_ONLY_MAPS) || defined(BSRSPARSE_ONLY_CONV) || \
-    defined(BSRSPARSE_ONLY_MOE)
+    defined(BSRSPARSE_ONLY_MOE) || defined(BSRSPARSE_ONLY_QUANTISE)
 #ifndef BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_NO_PRODUCT
 #endif
@@ -2482,6 +2528,9 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #ifndef BSRSPARSE_ONLY_MOE
 #define BSRSPARSE_NO_MOE
+#endif
+#ifndef BSRSPARSE_ONLY_QUANTISE
+#define BSRSPARSE_NO_QUANTISE
 #endif
 #endif
 #ifdef BSRSPARSE_NO_PRODUCT
@@ -2518,6 +2567,11 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #define BSRI_HAS_MOE 0
 #else
 #define BSRI_HAS_MOE 1
+#endif
+#ifdef BSRSPARSE_NO_QUANTISE
+#define BSRI_HAS_QUANTISE 0
+#else
+#define BSRI_HAS_QUANTISE 1
 #endif
 #define BSRI_HAS_CUDA_MAPS BSRI_HAS_MAPS
 #if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
@@ -2948,7 +3002,8 @@ static int bsri_cuda_has(int op) {
            op == BSR_OP_SUM_MM || op == BSR_OP_CONV || op == BSR_OP_CONV_WEIGHT_GRADIENT || op == BSR_OP_CHAIN_MM ||
            op == BSR_OP_ATTENTION_MERGE || (op >= BSR_OP_BLOCK_MASK && op <= BSR_OP_SELECT_BLOCKS) ||
            op == BSR_OP_SAMPLED_CHAIN_MM || (BSRI_HAS_CUDA_MAPS && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) ||
-           (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT);
+           (op >= BSR_OP_SAMPLED_GATED && op <= BSR_OP_MOE_WEIGHT_GRADIENT) || op == BSR_OP_QUANTISE ||
+           op == BSR_OP_DEQUANTISE;
 }
 #else
 #define BSRI_CUDA_PART(function)
@@ -8363,10 +8418,10 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
 
 /* The scales or zero points of an operand of rows x cols elements; a: null where there are no blocks. */
 static bsr_status bsri_check_scale_grid(const bsri_call *c, bsri_spans *set, const bsr_scales *s, const bsr_dense *of,
-                                        uint32_t accepted, int id, int64_t rows, int64_t cols, const bsr_matrix *a,
+                                        uint32_t accepted, int role, int id, int64_t rows, int64_t cols, const bsr_matrix *a,
                                         const bsri_batch *batch) {
     bsr_dense d;
-    BSRI_TRY(bsri_check_dense(c, set, of, id, accepted, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, of, id, accepted, role));
     d = *of;
     if (s->flags & BSR_SCALES_BLOCKS) {
         rows = a->block_rows, cols = a->block_cols;
@@ -8380,9 +8435,10 @@ static bsr_status bsri_check_scale_grid(const bsri_call *c, bsri_spans *set, con
     if (d.cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d.cols, cols);
     return bsri_check_batch_fits(c, batch, d.batch_dims, d.batch, id);
 }
-/* Scales of an operand of rows x cols elements. */
-static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int weights,
-                                    int64_t rows, int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+/* Scales of an operand of rows x cols elements, in one of `accepted` types, read or written. */
+static bsr_status bsri_check_scales_as(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int weights,
+                                       int64_t rows, int64_t cols, const bsr_matrix *a, const bsri_batch *batch,
+                                       uint32_t accepted, int role) {
     if (s->reserved || s->flags & ~((a ? BSR_SCALES_BLOCKS : 0u) | (weights ? BSR_SCALES_ZERO_AFTER : 0u)))
         return bsri_fail(c, BSR_ITEM_RESERVED, id, -1, s->reserved ? s->reserved : (int64_t)s->flags);
     if (!weights && !(BSRI_BYTES & BSRI_BIT(dtype)))
@@ -8391,9 +8447,13 @@ static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const b
     if (!s->scale) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, id, -1, 0);
     if (s->group_rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 0, s->group_rows);
     if (s->group_cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, id, 1, s->group_cols);
-    BSRI_TRY(bsri_check_scale_grid(c, set, s, s->scale, BSRI_FLOATS, id, rows, cols, a, batch));
+    BSRI_TRY(bsri_check_scale_grid(c, set, s, s->scale, accepted, role, id, rows, cols, a, batch));
     if (!s->zero) return BSR_OK;
-    return bsri_check_scale_grid(c, set, s, s->zero, BSRI_FLOATS | BSRI_INTS, id, rows, cols, a, batch);
+    return bsri_check_scale_grid(c, set, s, s->zero, BSRI_FLOATS | BSRI_INTS, BSRI_READ, id, rows, cols, a, batch);
+}
+static bsr_status bsri_check_scales(const bsri_call *c, bsri_spans *set, const bsr_scales *s, int id, int dtype, int weights,
+                                    int64_t rows, int64_t cols, const bsr_matrix *a, const bsri_batch *batch) {
+    return bsri_check_scales_as(c, set, s, id, dtype, weights, rows, cols, a, batch, BSRI_FLOATS, BSRI_READ);
 }
 static bsr_status bsri_check_no_scales(const bsri_call *c, const bsr_epilogue *e) {
     if (!e || !(e->a_scales || e->b_scales)) return BSR_OK;
@@ -13780,6 +13840,367 @@ BSR_API bsr_status bsr_reduce(const bsr_context *ctx, int kind, int over, const 
     memset(&j, 0, sizeof j);
     j.x = x, j.out = out, j.kind = kind, j.over = over;
     return bsri_end(&c, bsri_reduce_start(&c, &j));
+}
+BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>quantise-engine: 8-bit numbers with scales from floats, and back                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_QUANTISE_CELLS 256 /* groups beside each other that a task has */
+#define BSRI_QUANTISE_PARTS 64  /* of a line of groups, where there are few lines */
+#define BSRI_QUANTISE_CHUNK 16384 /* elements that are worth a task */
+typedef struct bsri_quantise {
+    bsr_operand x, out;
+    bsri_stored_blocks stored; /* of a sparse x; of a dense one its batch alone */
+    bsri_batch of;             /* items of scales */
+    bsr_dense scale, amax;     /* without the dimension of blocks; data null: none */
+    int64_t scale_block, amax_block; /* from a stored block to the next */
+    int64_t rows, cols;        /* what groups are counted in: the operand, or a block */
+    int64_t group_rows, group_cols, grid_rows, grid_cols;
+    int64_t units, repeats;    /* stored blocks with scales of their own, or 1; items of x that share an item of scales */
+    int32_t blocks, given, powers, back, from, to, isa, reserved; /* back: dequantise; from, to: dtypes */
+    int64_t across, lines, each, parts; /* groups of a task, tasks beside each other, lines of a task, parts of a line */
+} bsri_quantise;
+
+/* The scale of a group, and what its elements are multiplied by. */
+BSRI_HD static float bsri_quantise_scale(float amax, int dtype, int powers) {
+    float scale = amax / (dtype == BSR_E4M3 ? 448.0f : dtype == BSR_E5M2 ? 57344.0f : 127.0f);
+    if (!(amax > 0)) return 1;
+    if (scale < 1.17549435e-38f) scale = 1.17549435e-38f; /* else 1 / scale might not be finite */
+    return powers ? bsri_bits_f32((bsri_f32_bits(scale) + 0x007fffffu) & 0x7f800000u) : scale;
+}
+BSRI_HD static float bsri_quantise_factor(float scale, int back) { return back ? scale : 1 / scale; }
+/* n elements of one group: their largest joined to *cell, or all multiplied by it. */
+static void bsri_quantise_run(const bsri_quantise *j, int store, float *v, int64_t n, float *cell) {
+    double most = 0;
+    int64_t i;
+    if (store) {
+        bsri_row_scale(j->isa, BSR_F32, v, n, *cell);
+        return;
+    }
+    BSRI_MAP_PICK(j->isa, f, bsri_fold_v, (BSR_REDUCE_MAX_ABS, v, n, &most));
+    if (most <= 3.4028234663852886e38) {
+        if ((float)most > *cell) *cell = (float)most;
+        return;
+    }
+    for (i = 0; i < n; i++)
+        if (fabsf(v[i]) <= 3.40282347e38f && fabsf(v[i]) > *cell) *cell = fabsf(v[i]);
+}
+/* One row of a piece, whose elements are of groups from *cell on; left: columns of the first group that are still to come. */
+static void bsri_quantise_row(const bsri_quantise *j, int store, float *v, int64_t n, int64_t left, float *cell) {
+    const int64_t each = j->group_cols;
+    int64_t i, k;
+    if (each == 1 && store) {
+        for (i = 0; i < n; i++) v[i] *= cell[i];
+    } else if (each == 1) {
+        for (i = 0; i < n; i++) {
+            const float a = fabsf(v[i]);
+            cell[i] = a <= 3.40282347e38f && a > cell[i] ? a : cell[i];
+        }
+    } else {
+        for (i = 0; i < n; i += k, left = each, cell++) {
+            k = bsri_min(left, n - i);
+            bsri_quantise_run(j, store, v + i, k, cell);
+        }
+    }
+}
+/* rows x cols elements; col: columns behind the start of group cell[0]. */
+static void bsri_quantise_piece(const bsri_quantise *j, int store, const char *x, const int64_t *xs, char *out, const int64_t *os,
+                                int64_t rows, int64_t col, int64_t cols, float *cell) {
+    const int64_t gc = j->group_cols;
+    float v[BSRI_MAP_CHUNK];
+    int64_t r, c, n, w, i;
+    for (r = 0; r < rows; r += n)
+        for (n = 1, c = 0; c < cols; c += w) {
+            float *const first = cell + (col + c) / gc;
+            const int64_t left = gc - (col + c) % gc;
+            w = bsri_min(cols - c, BSRI_MAP_CHUNK), n = w == cols ? bsri_min(rows - r, BSRI_MAP_CHUNK / w) : 1;
+            bsri_map_fetch(j->isa, BSR_F32, v, bsri_at(x, j->from, r * xs[0] + c * xs[1]), j->from, n, w, xs[0], xs[1]);
+            if (w <= left) bsri_quantise_run(j, store, v, n * w, first);
+            for (i = 0; i < n && w > left; i++) bsri_quantise_row(j, store, v + i * w, w, left, first);
+            if (store && j->to == BSR_I8)
+                BSRI_EACH(i, n * w, v[i] = v[i] < -127 ? -127 : v[i]);
+            if (store && os[1] == 1 && (n == 1 || os[0] == w)) {
+                bsri_map_keep(j->isa, BSR_F32, bsri_at(out, j->to, r * os[0] + c), j->to, 1, v, n * w);
+                continue;
+            }
+            for (i = 0; i < n && store; i++)
+                bsri_map_keep(j->isa, BSR_F32, bsri_at(out, j->to, (r + i) * os[0] + c * os[1]), j->to, os[1], v + i * w, w);
+        }
+}
+
+/* A line of groups: of item `of`, unit `unit`, row `row` of its grid, groups first to end - 1. */
+typedef struct bsri_quantise_line {
+    int64_t of, unit, row, first, end;
+} bsri_quantise_line;
+/* Blocks of one item that a line has elements of, in block row `row`. */
+static void bsri_quantise_blocks(const bsri_quantise *j, const bsri_quantise_line *t, int store, int64_t item, int64_t row,
+                                 float *cell) {
+    const bsr_matrix *x = j->x.sparse, *out = j->out.sparse;
+    const bsri_item from = bsri_matrix_item(&j->stored.batch, item, x), to = bsri_matrix_item(&j->stored.batch, item, out);
+    const int64_t br = x->block_rows, bc = x->block_cols;
+    const int64_t low = bsri_max(t->row * j->group_rows, row * br), left = t->first * j->group_cols;
+    const int64_t high = bsri_min(bsri_min(t->row * j->group_rows + j->group_rows, j->rows), row * br + br);
+    const int64_t right = bsri_min(t->end * j->group_cols, j->cols);
+    int64_t p = bsri_index(from.crow, x->index_dtype, row), xs[3], os[3];
+    const int64_t end = bsri_index(from.crow, x->index_dtype, row + 1);
+    bsri_value_steps(x, xs), bsri_value_steps(out, os);
+    for (; p < end; p++) {
+        const int64_t col = bsri_index(from.col, x->index_dtype, p) * bc, c0 = bsri_max(left, col);
+        const int64_t c1 = bsri_min(right, col + bc);
+        if (c0 >= c1) continue;
+        bsri_quantise_piece(j, store, bsri_at(from.values, j->from, p * xs[0] + (low - row * br) * xs[1] + (c0 - col) * xs[2]),
+                            xs + 1, bsri_at(to.values, j->to, p * os[0] + (low - row * br) * os[1] + (c0 - col) * os[2]), os + 1,
+                            high - low, c0 - left, c1 - c0, cell);
+    }
+}
+/* Rows r to r + n - 1 of a line that lies in a dense operand, or in one stored block of those of the item. */
+static void bsri_quantise_rows(const bsri_quantise *j, const bsri_quantise_line *t, int store, int64_t item, int64_t r, int64_t n,
+                               float *cell) {
+    const int64_t row = t->row * j->group_rows + r, col = t->first * j->group_cols;
+    const int64_t cols = bsri_min(t->end * j->group_cols, j->cols) - col;
+    int64_t xs[3], os[3], at_x, at_out;
+    if (j->x.dense) {
+        const bsr_dense *x = j->x.dense, *out = j->out.dense;
+        xs[1] = x->rows == 1 ? 0 : x->row_stride, xs[2] = x->cols == 1 ? 1 : x->col_stride;
+        os[1] = out->rows == 1 ? 0 : out->row_stride, os[2] = out->cols == 1 ? 1 : out->col_stride;
+        at_x = bsri_dense_offset(&j->stored.batch, item, x), at_out = bsri_dense_offset(&j->stored.batch, item, out);
+        bsri_quantise_piece(j, store, bsri_at(x->data, j->from, at_x + row * xs[1] + col * xs[2]), xs + 1,
+                            bsri_at(out->data, j->to, at_out + row * os[1] + col * os[2]), os + 1, n, 0, cols, cell);
+    } else {
+        const bsr_matrix *x = j->x.sparse, *out = j->out.sparse;
+        const bsri_item from = bsri_matrix_item(&j->stored.batch, item, x), to = bsri_matrix_item(&j->stored.batch, item, out);
+        if (t->unit < bsri_index(from.crow, x->index_dtype, 0) ||
+            t->unit >= bsri_index(from.crow, x->index_dtype, bsri_block_rows(x)))
+            return; /* another item's */
+        bsri_value_steps(x, xs), bsri_value_steps(out, os);
+        bsri_quantise_piece(j, store, bsri_at(from.values, j->from, t->unit * xs[0] + row * xs[1] + col * xs[2]), xs + 1,
+                            bsri_at(to.values, j->to, t->unit * os[0] + row * os[1] + col * os[2]), os + 1, n, 0, cols, cell);
+    }
+}
+/* One of the parts that a line is cut into: rows, or block rows, of all items that share it. */
+static void bsri_quantise_walk(const bsri_quantise *j, const bsri_quantise_line *t, int store, int64_t part, int64_t parts,
+                               float *cell) {
+    const int64_t top = t->row * j->group_rows, end = bsri_min(top + j->group_rows, j->rows);
+    const int64_t br = j->x.dense || j->blocks ? 1 : j->x.sparse->block_rows;
+    const int64_t first = br == 1 ? top : top / br, lines = end > top ? bsri_ceil_div(end, br) - first : 0;
+    const int64_t all = lines * j->repeats, each = bsri_ceil_div(all, parts), last = bsri_min(all, part * each + each);
+    int64_t i = part * each, n;
+    for (; i < last; i += n) {
+        const int64_t r = i / lines, inside = i - r * lines, item = bsri_reduce_item(&j->stored.batch, &j->of, t->of, r);
+        n = j->x.sparse && !j->blocks ? 1 : bsri_min(last - i, lines - inside);
+        if (j->x.sparse && !j->blocks) bsri_quantise_blocks(j, t, store, item, first + inside, cell);
+        else bsri_quantise_rows(j, t, store, item, inside, n, cell);
+    }
+}
+/* From largest numbers to scales, both kept, and to factors. */
+static void bsri_quantise_settle(const bsri_quantise *j, const bsri_quantise_line *t, float *cell) {
+    const bsr_dense *s = &j->scale, *a = &j->amax;
+    const int64_t at = bsri_step(bsri_step(bsri_dense_offset(&j->of, t->of, s), t->unit, j->scale_block), t->row, s->row_stride);
+    const int64_t to = a->data ? bsri_step(bsri_step(bsri_dense_offset(&j->of, t->of, a), t->unit, j->amax_block), t->row,
+                                           a->row_stride) : 0;
+    int64_t i;
+    for (i = t->first; i < t->end; i++, cell++) {
+        float scale;
+        if (a->data) bsri_store_f32(a->data, a->dtype, bsri_step(to, i, a->col_stride), *cell);
+        if (j->given) scale = bsri_load_f32(s->data, s->dtype, bsri_step(at, i, s->col_stride));
+        else scale = bsri_quantise_scale(*cell, j->to, j->powers);
+        if (!j->given) bsri_store_f32(s->data, s->dtype, bsri_step(at, i, s->col_stride), scale);
+        *cell = bsri_quantise_factor(scale, j->back);
+    }
+}
+static int bsri_quantise_finds(const bsri_quantise *j) { return !j->given || j->amax.data; }
+static bsri_quantise_line bsri_quantise_line_of(const bsri_quantise *j, int64_t i) {
+    bsri_quantise_line t;
+    const int64_t row = i / j->lines, beside = i - row * j->lines, unit = row / j->grid_rows;
+    t.row = row - unit * j->grid_rows, t.of = unit / j->units, t.unit = unit - t.of * j->units;
+    t.first = beside * j->across, t.end = bsri_min(t.first + j->across, j->grid_cols);
+    return t;
+}
+/* Whole lines. */
+static void bsri_quantise_task(void *arg, int64_t task) {
+    const bsri_quantise *j = (const bsri_quantise *)arg;
+    const int64_t end = bsri_min(task * j->each + j->each, j->of.count * j->units * j->grid_rows * j->lines);
+    float cell[BSRI_QUANTISE_CELLS];
+    int64_t i;
+    for (i = task * j->each; i < end; i++) {
+        const bsri_quantise_line t = bsri_quantise_line_of(j, i);
+        memset(cell, 0, sizeof cell);
+        if (bsri_quantise_finds(j)) bsri_quantise_walk(j, &t, 0, 0, 1, cell);
+        bsri_quantise_settle(j, &t, cell);
+        bsri_quantise_walk(j, &t, 1, 0, 1, cell);
+    }
+}
+/* Lines one after another, each in parts side by side. */
+typedef struct bsri_quantise_few {
+    const bsri_quantise *j;
+    bsri_quantise_line t;
+    float cell[BSRI_QUANTISE_CELLS], part[BSRI_QUANTISE_PARTS][BSRI_QUANTISE_CELLS];
+} bsri_quantise_few;
+static void bsri_quantise_most(void *arg, int64_t part) {
+    bsri_quantise_few *f = (bsri_quantise_few *)arg;
+    memset(f->part[part], 0, sizeof f->part[part]);
+    bsri_quantise_walk(f->j, &f->t, 0, part, f->j->parts, f->part[part]);
+}
+static void bsri_quantise_store(void *arg, int64_t part) {
+    bsri_quantise_few *f = (bsri_quantise_few *)arg;
+    bsri_quantise_walk(f->j, &f->t, 1, part, f->j->parts, f->cell);
+}
+static void bsri_quantise_long_lines(const bsri_call *c, const bsri_quantise *j, int64_t lines, double ns) {
+    bsri_quantise_few f;
+    int64_t i, k, p;
+    f.j = j;
+    for (i = 0; i < lines; i++) {
+        f.t = bsri_quantise_line_of(j, i);
+        memset(f.cell, 0, sizeof f.cell);
+        if (bsri_quantise_finds(j)) {
+            bsri_parallel(c, j->parts, ns, bsri_quantise_most, &f);
+            for (p = 0; p < j->parts; p++)
+                for (k = 0; k < f.t.end - f.t.first; k++)
+                    if (f.part[p][k] > f.cell[k]) f.cell[k] = f.part[p][k];
+        }
+        bsri_quantise_settle(j, &f.t, f.cell);
+        bsri_parallel(c, j->parts, ns, bsri_quantise_store, &f);
+    }
+}
+
+BSRI_CUDA_PART(bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *j))
+
+BSRI_SELDOM_BEGIN
+
+/* What follows from the arguments. */
+static void bsri_quantise_prepare(bsri_quantise *j, const bsr_scales *scales, const bsr_dense *amax) {
+    const bsr_matrix *m = j->x.sparse;
+    const bsr_dense *d = j->x.dense;
+    j->blocks = (scales->flags & BSR_SCALES_BLOCKS) != 0;
+    j->scale = *scales->scale;
+    if (amax) j->amax = *amax;
+    if (j->blocks) j->scale_block = j->scale.batch_stride[--j->scale.batch_dims];
+    if (j->blocks && amax) j->amax_block = j->amax.batch_stride[--j->amax.batch_dims];
+    if (m) j->stored = bsri_stored_of(m);
+    else j->stored.batch = bsri_batch_of(d->batch_dims, d->batch), j->stored.groups = j->stored.batch;
+    j->of = bsri_batch_of(j->scale.batch_dims, j->scale.batch);
+    j->rows = d ? d->rows : j->blocks ? m->block_rows : m->rows, j->cols = d ? d->cols : j->blocks ? m->block_cols : m->cols;
+    j->group_rows = bsri_max(1, scales->group_rows ? bsri_min(scales->group_rows, j->rows) : j->rows);
+    j->group_cols = bsri_max(1, scales->group_cols ? bsri_min(scales->group_cols, j->cols) : j->cols);
+    j->grid_rows = j->scale.rows, j->grid_cols = j->scale.cols, j->units = j->blocks ? m->nnz : 1;
+    j->repeats = bsri_reduce_count(&j->stored.batch, &j->of);
+    j->from = d ? d->dtype : m->dtype, j->to = j->out.dense ? j->out.dense->dtype : j->out.sparse->dtype;
+}
+static bsr_status bsri_quantise_start(const bsri_call *c, bsri_quantise *j) {
+    double elements, ns;
+    int64_t lines, threads = bsri_threads(c);
+    bsr_plan p;
+    int stop;
+    BSRI_CUDA_RETURN(c, bsri_cuda_quantise(c, j));
+    p = bsri_plan_default(c);
+    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    lines = j->grid_cols ? j->of.count * j->units * j->grid_rows : 0; /* as many as there are scales: no overflow */
+    if (stop || !lines) return BSR_OK;
+    j->isa = bsri_isa_base(p.kernel), j->across = bsri_min(j->grid_cols, BSRI_QUANTISE_CELLS);
+    j->lines = bsri_ceil_div(j->grid_cols, j->across), lines *= j->lines;
+    elements = (double)j->stored.batch.count * (double)j->rows * (double)j->cols;
+    if (j->x.sparse && !j->blocks)
+        elements = (double)j->stored.batch.count * (double)j->x.sparse->nnz * (double)j->x.sparse->block_rows *
+                   (double)j->x.sparse->block_cols;
+    else elements *= (double)j->units;
+    ns = bsri_work_ns(elements * (double)(bsr_dtype_size(j->from) + 1), 2 * elements, (double)lines);
+    elements /= (double)lines;
+    if (lines < 4 * threads && elements > 2 * BSRI_QUANTISE_CHUNK) {
+        j->parts = bsri_min(BSRI_QUANTISE_PARTS, (int64_t)(elements / BSRI_QUANTISE_CHUNK));
+        bsri_quantise_long_lines(c, j, lines, ns);
+        return BSR_OK;
+    }
+    j->each = elements > BSRI_QUANTISE_CHUNK ? 1 : bsri_max(1, bsri_min(lines, (int64_t)(BSRI_QUANTISE_CHUNK / (elements + 1))));
+    bsri_parallel(c, bsri_ceil_div(lines, j->each), ns, bsri_quantise_task, j);
+    return BSR_OK;
+}
+
+/* x and out, of one kind and size; what scales are counted in. */
+static bsr_status bsri_quantise_check_pair(const bsri_call *c, bsri_spans *set, bsr_operand x, bsr_operand out, uint32_t from,
+                                           bsri_batch *batch) {
+    BSRI_TRY(bsri_check_operand(c, x, BSR_ARG_X));
+    BSRI_TRY(bsri_check_operand(c, out, BSR_ARG_OUT));
+    if ((x.dense != NULL) != (out.dense != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, BSR_ARG_OUT, -1, out.dense != NULL);
+    if (x.dense) {
+        BSRI_TRY(bsri_check_dense(c, set, x.dense, BSR_ARG_X, from, BSRI_READ));
+        BSRI_TRY(bsri_check_dense_sizes(c, out.dense, BSR_ARG_OUT, BSRI_REALS | BSRI_BYTES));
+        if (out.dense->rows != x.dense->rows)
+            return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out.dense->rows, x.dense->rows);
+        if (out.dense->cols != x.dense->cols)
+            return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out.dense->cols, x.dense->cols);
+        *batch = bsri_batch_none();
+        BSRI_TRY(bsri_join(c, batch, x.dense->batch_dims, x.dense->batch, BSR_ARG_X));
+        return bsri_check_batch_out(c, batch, out.dense->batch_dims, out.dense->batch, BSR_ARG_OUT);
+    }
+    BSRI_TRY(bsri_check_matrix(c, set, x.sparse, BSR_ARG_X, from, BSRI_READ));
+    if (x.sparse->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_X, -1, 0);
+    *batch = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, batch, x.sparse->batch_dims, x.sparse->batch, BSR_ARG_X));
+    return bsri_check_matrix_sizes(c, out.sparse, BSR_ARG_OUT);
+}
+static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_operand x, bsr_operand out,
+                                      const bsr_scales *scales, const bsr_dense *amax, int back) {
+    const uint32_t from = back ? BSRI_BYTES : BSRI_FLOATS, to = back ? BSRI_FLOATS : BSRI_BYTES;
+    const int given = back || (flags & BSR_QUANTISE_GIVEN);
+    int64_t rows, cols;
+    bsri_spans set;
+    bsri_batch batch;
+    int i;
+    set.count = 0;
+    if (flags & ~(BSR_QUANTISE_GIVEN | BSR_QUANTISE_POWERS_OF_TWO))
+        return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)flags);
+    if (flags == (BSR_QUANTISE_GIVEN | BSR_QUANTISE_POWERS_OF_TWO))
+        return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_NONE, -1, (int64_t)flags);
+    BSRI_TRY(bsri_quantise_check_pair(c, &set, x, out, from, &batch));
+    if (!scales) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SCALES, -1, 0);
+    rows = x.dense ? x.dense->rows : x.sparse->rows, cols = x.dense ? x.dense->cols : x.sparse->cols;
+    BSRI_TRY(bsri_check_scales_as(c, &set, scales, BSR_ARG_SCALES,
+                                  back ? BSR_I8 : x.dense ? out.dense->dtype : out.sparse->dtype, 0, rows, cols, x.sparse, &batch,
+                                  given ? BSRI_FLOATS : BSRI_BIT(BSR_F32), given ? BSRI_READ : BSRI_WRITE));
+    if (x.dense) {
+        BSRI_TRY(bsri_check_dense(c, &set, out.dense, BSR_ARG_OUT, to, BSRI_WRITE));
+    } else {
+        BSRI_TRY(bsri_check_matrix(c, &set, out.sparse, BSR_ARG_OUT, to, BSRI_WRITE));
+        BSRI_TRY(bsri_check_batch_out(c, &batch, out.sparse->batch_dims, out.sparse->batch, BSR_ARG_OUT));
+        BSRI_TRY(bsri_check_same_pattern(c, x.sparse, out.sparse, BSR_ARG_OUT));
+    }
+    if (amax) {
+        const bsr_dense *s = scales->scale;
+        BSRI_TRY(bsri_check_dense(c, &set, amax, BSR_ARG_AMAX, BSRI_BIT(BSR_F32), BSRI_WRITE));
+        if (amax->rows != s->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_AMAX, -1, amax->rows, s->rows);
+        if (amax->cols != s->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_AMAX, -1, amax->cols, s->cols);
+        if (amax->batch_dims != s->batch_dims)
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_AMAX, -1, amax->batch_dims, s->batch_dims);
+        for (i = 0; i < s->batch_dims; i++)
+            if (amax->batch[i] != s->batch[i])
+                return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, BSR_ARG_AMAX, i, amax->batch[i], s->batch[i]);
+    }
+    return x.sparse ? bsri_check_structure(c, x.sparse, BSR_ARG_X, 0) : BSR_OK;
+}
+static bsr_status bsri_quantise_call(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out,
+                                     const bsr_scales *scales, const bsr_dense *amax, int op, const bsr_exec *exec) {
+    const int back = op == BSR_OP_DEQUANTISE, from = x.dense ? x.dense->dtype : x.sparse ? x.sparse->dtype : 0;
+    bsri_call c;
+    bsri_quantise j;
+    BSRI_TRY(bsri_begin(&c, ctx, op, exec));
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_QUANTISE, from);
+    BSRI_WANT_COMPILED(&c, BSRI_HAS_QUANTISE, out.dense ? out.dense->dtype : out.sparse ? out.sparse->dtype : 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_quantise_check(&c, flags, x, out, scales, amax, back));
+    memset(&j, 0, sizeof j);
+    j.x = x, j.out = out, j.back = back, j.given = back || (flags & BSR_QUANTISE_GIVEN);
+    j.powers = (flags & BSR_QUANTISE_POWERS_OF_TWO) != 0;
+    bsri_quantise_prepare(&j, scales, amax);
+    return bsri_end(&c, bsri_quantise_start(&c, &j));
+}
+BSR_API bsr_status bsr_quantise(const bsr_context *ctx, uint32_t flags, bsr_operand x, bsr_operand out, const bsr_scales *scales,
+                                const bsr_dense *amax, const bsr_exec *exec) {
+    return bsri_quantise_call(ctx, flags, x, out, scales, amax, BSR_OP_QUANTISE, exec);
+}
+BSR_API bsr_status bsr_dequantise(const bsr_context *ctx, bsr_operand x, const bsr_scales *scales, bsr_operand out,
+                                  const bsr_exec *exec) {
+    return bsri_quantise_call(ctx, 0, x, out, scales, NULL, BSR_OP_DEQUANTISE, exec);
 }
 BSRI_SELDOM_END
 
@@ -20062,7 +20483,7 @@ enum {
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
     X(FILL, 600, bsri_fill_words)                            \
     X(COPY_VIEWS, 670, bsri_copy_views)                      \
-    BSRI_WHEN(BSRI_HAS_WEIGHTS, X(CONVERT_WEIGHTS, 671, bsri_convert_weights)) \
+    BSRI_WHEN(BSRI_HAS_WEIGHTS, X(CONVERT_WEIGHTS, 679, bsri_convert_weights)) \
     X(SORT_COUNT_I32, 601, bsri_sort_count<int32_t>)         \
     X(SORT_SCAN_I32, 602, bsri_sort_scan<int32_t>)           \
     X(SORT_SCATTER_I32, 603, bsri_sort_scatter<int32_t>)     \
@@ -20162,6 +20583,19 @@ enum {
     X(MOE_GATHER_F64, 794, bsri_moe_gather_rows<0, double>)  \
     X(MOE_SCATTER_F64, 795, bsri_moe_scatter_rows<0, double>) \
     X(MOE_WEIGHTS_F64, 796, bsri_moe_weight_dots<0, double>))) \
+    BSRI_WHEN(BSRI_HAS_QUANTISE,                             \
+    X(QUANTISE_FEW_16, 980, bsri_quantise_groups<8, 4>)      \
+    X(QUANTISE_GROUPS_16, 981, bsri_quantise_groups<8, 8>)   \
+    X(QUANTISE_FEW_32, 982, bsri_quantise_groups<4, 4>)      \
+    X(QUANTISE_GROUPS_32, 983, bsri_quantise_groups<4, 16>)  \
+    X(QUANTISE_GROUPS_ANY, 984, bsri_quantise_groups<1, 8>)  \
+    X(QUANTISE_MOST_16, 985, bsri_quantise_pass<8, false>)   \
+    X(QUANTISE_MOST_32, 986, bsri_quantise_pass<4, false>)   \
+    X(QUANTISE_MOST_ANY, 987, bsri_quantise_pass<1, false>)  \
+    X(QUANTISE_STORE_16, 988, bsri_quantise_pass<8, true>)   \
+    X(QUANTISE_STORE_32, 989, bsri_quantise_pass<4, true>)   \
+    X(QUANTISE_STORE_ANY, 990, bsri_quantise_pass<1, true>)  \
+    X(QUANTISE_SCALES, 991, bsri_quantise_scales))           \
     BSRI_WHEN(BSRI_HAS_CUDA_MAPS,                            \
     X(MAP_RUN_F32, 680, bsri_map_stored<float, 4, false>)    \
     X(MAP_PIECES_F32, 681, bsri_map_stored<float, 4, true>)  \
@@ -24265,6 +24699,28 @@ typedef struct bsri_dev_reduce {
 } bsri_dev_reduce;
 #endif
 
+#if BSRI_HAS_QUANTISE
+/* bsr_quantise, bsr_dequantise. Areas are items of a dense operand, or stored blocks: rows x cols, of which the lines that are
+   contiguous count as rows (turned: they are columns). groups: of elements that share a scale. */
+typedef struct bsri_dev_quantise {
+    bsri_stored_blocks s;                        /* of a sparse x; of a dense one its batch alone */
+    bsr_matrix to;                               /* a sparse out */
+    bsr_dense x, out;                            /* dense ones */
+    bsri_batch of;                               /* items of scales */
+    bsr_dense scale, amax, most;                 /* most: words in the workspace, packed */
+    int64_t scale_block, amax_block, most_block; /* from a stored block's to the next one's */
+    int64_t xs[3], os[3];                        /* elements from a block to the next, a row, a column */
+    int64_t areas, rows, cols;                   /* areas of a group of items (dense: 1) */
+    int64_t group_rows, group_cols, grid;        /* grid: groups of an area, of an item */
+    int64_t units, groups;                       /* units: of an item of scales, stored blocks or 1; groups of all */
+    int64_t line, lines, across, work;           /* pieces of a row, rows of all areas, CTAs beside each other */
+    int32_t from_dtype, to_dtype, sparse, blocks, places, turned, given, powers, back;
+    int32_t single;                              /* a piece lies in one group */
+    int32_t team_bits, each, each_bits;          /* threads that have a group; pieces of its lines, as a power of two or -1 */
+    int32_t lane_bits, run, reserved;
+} bsri_dev_quantise;
+#endif
+
 #if BSRI_HAS_MOE
 /* bsr_moe_route: experts of n slots in chunks; hist [experts][chunks], totals and starts (rows, were there room) of experts. */
 #define BSRI_MOE_WINDOW 1024 /* experts that a CTA counts at a time */
@@ -26402,6 +26858,11 @@ static bsr_status bsri_cuda_partial(const bsri_call *, const bsri_partial *) { r
 /* >>cuda-maps: functions, conversions and reductions on the CUDA backend                         */
 /* ---------------------------------------------------------------------------------------------- */
 
+BSRI_UNUSED static int bsri_cuda_log2(int64_t n, int most) { /* of the power of two that holds n */
+    int bits = 0;
+    while (bits < most && (INT64_C(1) << bits) < n) bits++;
+    return bits;
+}
 #if !BSRI_HAS_CUDA_MAPS
 static bsr_status bsri_cuda_map(const bsri_call *c, const bsri_map *, bsr_plan *, int) {
     return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
@@ -26524,11 +26985,6 @@ static void bsri_cuda_reduce_shape(const bsri_reduce *j, bsri_dev_reduce *p, int
         *along = (int)n;
     }
 }
-static int bsri_cuda_log2(int64_t n, int most) { /* of the power of two that holds n */
-    int bits = 0;
-    while (bits < most && (INT64_C(1) << bits) < n) bits++;
-    return bits;
-}
 /* Lanes, windows and shares. */
 static void bsri_cuda_reduce_cut(const bsri_call *c, const bsri_reduce *j, int along, bsri_dev_reduce *p) {
     const int64_t es = (int64_t)bsr_dtype_size(j->x->dtype), n = along > 0 ? along : 1, groups = bsri_max(1, p->s.groups.count);
@@ -26605,6 +27061,155 @@ static bsr_status bsri_cuda_reduce(const bsri_call *c, const bsri_reduce *j) {
     if (j->compute == BSR_F64) return bsri_cuda_reduce_run<double>(c, p, along);
 #endif
     return bsri_cuda_reduce_run<float>(c, p, along);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-quantise: 8-bit numbers with scales on the CUDA backend                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !BSRI_HAS_QUANTISE
+static bsr_status bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *) {
+    return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+}
+#else
+enum { BSRI_QUANTISE_KEPT = 8, BSRI_QUANTISE_KEPT_F32 = 16, BSRI_QUANTISE_FEW = 4 }; /* pieces that a thread keeps */
+static void bsri_cuda_quantise_turn(bsr_dense *d) { *d = bsr_dense_transposed(*d); }
+/* Do pieces of v elements stand aligned, from line to line, area to area, item to item? */
+static int bsri_cuda_quantise_pieces(const void *data, int dtype, int64_t v, const int64_t (&s)[3], const bsri_dev_quantise *p,
+                                     int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    if (s[2] != 1 || p->cols % v || (p->rows > 1 && s[1] % v) || (p->areas > 1 && s[0] % v)) return 0;
+    if ((uintptr_t)data % (uintptr_t)(v * (int64_t)bsr_dtype_size(dtype))) return 0;
+    for (i = 0; i < dims; i++)
+        if (size[i] > 1 && stride[i] % v) return 0;
+    return 1;
+}
+/* Lines as they stand: strides, and whether rows and columns change places. */
+static void bsri_cuda_quantise_lay(const bsri_quantise *j, bsri_dev_quantise *p) {
+    int64_t swap;
+    if (p->sparse) {
+        bsri_value_steps(&p->s.m, p->xs), bsri_value_steps(&p->to, p->os);
+        p->rows = p->s.m.block_rows, p->cols = p->s.m.block_cols;
+    } else {
+        p->x = bsri_dense_used(j->x.dense), p->out = bsri_dense_used(j->out.dense);
+        p->xs[1] = p->x.row_stride, p->xs[2] = p->x.col_stride, p->os[1] = p->out.row_stride, p->os[2] = p->out.col_stride;
+        p->rows = j->rows, p->cols = j->cols;
+    }
+    p->turned = p->xs[1] == 1 && p->rows > 1 && (p->xs[2] != 1 || p->cols == 1);
+    if (!p->turned) return;
+    swap = p->xs[1], p->xs[1] = p->xs[2], p->xs[2] = swap, swap = p->os[1], p->os[1] = p->os[2], p->os[2] = swap;
+    swap = p->rows, p->rows = p->cols, p->cols = swap;
+    swap = p->group_rows, p->group_rows = p->group_cols, p->group_cols = swap;
+    bsri_cuda_quantise_turn(&p->scale), bsri_cuda_quantise_turn(&p->amax);
+    if (p->cols > 1 && p->rows == 1) p->xs[1] = p->os[1] = 0; /* of a single line */
+}
+/* Elements of a piece. */
+static int64_t bsri_cuda_quantise_piece(const bsri_quantise *j, const bsri_dev_quantise *p) {
+    const size_t wide = bsr_dtype_size(j->back ? j->to : j->from);
+    const int64_t v = wide == 2 ? 8 : wide == 4 ? 4 : 1;
+    const bsr_matrix *x = &p->s.m, *to = &p->to;
+    const bsr_dense *d = &p->x, *o = &p->out;
+    int both;
+    if (v == 1) return 1;
+    if (p->sparse)
+        both = bsri_cuda_quantise_pieces(x->values, j->from, v, p->xs, p, x->batch_dims, x->batch, x->values_batch_stride) &&
+               bsri_cuda_quantise_pieces(to->values, j->to, v, p->os, p, to->batch_dims, to->batch, to->values_batch_stride);
+    else
+        both = bsri_cuda_quantise_pieces(d->data, j->from, v, p->xs, p, d->batch_dims, d->batch, d->batch_stride) &&
+               bsri_cuda_quantise_pieces(o->data, j->to, v, p->os, p, o->batch_dims, o->batch, o->batch_stride);
+    return both ? v : 1;
+}
+/* Does each group lie in one area, and each area have scales of its own? */
+static int bsri_cuda_quantise_apart(const bsri_quantise *j, const bsri_dev_quantise *p) {
+    int d = p->s.batch.dims - 1, i = j->of.dims - 1;
+    if (!p->s.groups.count || (p->sparse && !p->blocks) || p->places) return 0;
+    for (; d >= 0; d--, i--)
+        if (p->s.groups.size[d] != (i >= 0 ? j->of.size[i] : 1)) return 0;
+    for (; i >= 0; i--)
+        if (j->of.size[i] != 1) return 0;
+    return 1;
+}
+/* Threads of a group that is held in registers: 0: it is too large. *v may become 1. */
+static int bsri_cuda_quantise_team(const bsri_quantise *j, int64_t *v, bsri_dev_quantise *p) {
+    const int64_t rows = p->rows < p->group_rows ? p->rows : p->group_rows, cols = bsri_min(p->cols, p->group_cols);
+    int64_t kept, pieces;
+    if (p->scale.cols > 1 && p->group_cols % *v) *v = 1;
+    kept = *v == 4 ? BSRI_QUANTISE_KEPT_F32 : BSRI_QUANTISE_KEPT;
+    if (rows > kept * BSRI_CTA || cols / *v > kept * BSRI_CTA || rows * (cols / *v) > kept * BSRI_CTA) return 0;
+    pieces = rows * (cols / *v), p->each = (int32_t)bsri_max(1, cols / *v);
+    for (p->team_bits = pieces > 1; p->team_bits < 8 && (BSRI_QUANTISE_FEW << p->team_bits) < pieces;) p->team_bits++;
+    for (p->each_bits = 0; (1 << p->each_bits) < p->each;) p->each_bits++;
+    if (1 << p->each_bits != p->each) p->each_bits = -1;
+    p->work = bsri_ceil_div(p->groups, BSRI_CTA >> p->team_bits);
+    return (void)j, (int)bsri_max(1, bsri_ceil_div(pieces, INT64_C(1) << p->team_bits));
+}
+static bsr_status bsri_cuda_quantise_once(const bsri_call *c, const bsri_dev_quantise &p, int64_t v, int kept) {
+    if (v == 8 && kept <= BSRI_QUANTISE_FEW)
+        BSRI_CUDA_NEXT(c, (bsri_quantise_groups<8, BSRI_QUANTISE_FEW>), p, p.work, BSRI_CTA);
+    else if (v == 8) BSRI_CUDA_NEXT(c, (bsri_quantise_groups<8, BSRI_QUANTISE_KEPT>), p, p.work, BSRI_CTA);
+    else if (v == 4 && kept <= BSRI_QUANTISE_FEW)
+        BSRI_CUDA_NEXT(c, (bsri_quantise_groups<4, BSRI_QUANTISE_FEW>), p, p.work, BSRI_CTA);
+    else if (v == 4) BSRI_CUDA_NEXT(c, (bsri_quantise_groups<4, BSRI_QUANTISE_KEPT_F32>), p, p.work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_quantise_groups<1, BSRI_QUANTISE_KEPT>), p, p.work, BSRI_CTA);
+    return BSR_OK;
+}
+/* All elements, to find what is largest or to store. */
+template <bool STORE> static bsr_status bsri_cuda_quantise_all(const bsri_call *c, bsri_dev_quantise *p, int64_t v) {
+    const int64_t most = 4 * (int64_t)c->ctx->sm_count;
+    p->line = p->cols / v, p->lane_bits = bsri_cuda_log2(p->line, 8);
+    p->across = bsri_ceil_div(p->line, INT64_C(1) << p->lane_bits);
+    p->lines = p->s.groups.count * p->areas * p->rows;
+    p->run = 32;
+    if (!p->line || !p->lines) return BSR_OK;
+    for (;;) { /* lines of a thread: fewer where there are few */
+        p->work = bsri_ceil_div(p->lines, (int64_t)p->run * (BSRI_CTA >> p->lane_bits)) * p->across;
+        if (p->run == 8 || p->work >= most) break;
+        p->run /= 2;
+    }
+    if (v == 8) BSRI_CUDA_NEXT(c, (bsri_quantise_pass<8, STORE>), *p, p->work, BSRI_CTA);
+    else if (v == 4) BSRI_CUDA_NEXT(c, (bsri_quantise_pass<4, STORE>), *p, p->work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, (bsri_quantise_pass<1, STORE>), *p, p->work, BSRI_CTA);
+    return BSR_OK;
+}
+/* Words for what is found, packed, in the order of scales. */
+static void bsri_cuda_quantise_words(const bsri_call *c, bsri_cuts *cuts, bsri_dev_quantise *p) {
+    int64_t step = p->grid * p->units;
+    int i;
+    p->most = p->scale, p->most.data = (char *)c->exec->workspace + bsri_cut(cuts, p->groups, 4);
+    p->most.row_stride = p->scale.cols, p->most.col_stride = 1, p->most_block = p->grid;
+    for (i = p->most.batch_dims - 1; i >= 0; i--) p->most.batch_stride[i] = step, step *= p->most.batch[i];
+}
+static bsr_status bsri_cuda_quantise(const bsri_call *c, const bsri_quantise *j) {
+    bsr_plan plan = bsri_plan_default(c);
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_quantise p;
+    int64_t v, once_v;
+    int stop, kept = 0;
+    memset(&p, 0, sizeof p);
+    p.s = j->stored, p.sparse = j->x.sparse != NULL, p.of = j->of, p.scale = j->scale, p.amax = j->amax;
+    if (p.sparse) p.to = *j->out.sparse;
+    p.scale_block = j->scale_block, p.amax_block = j->amax_block, p.areas = p.sparse ? j->x.sparse->nnz : 1;
+    p.group_rows = j->group_rows, p.group_cols = j->group_cols, p.units = j->units, p.blocks = j->blocks;
+    p.from_dtype = j->from, p.to_dtype = j->to, p.given = j->given, p.powers = j->powers, p.back = j->back;
+    p.places = p.sparse && (!p.blocks || p.s.patterns.count > 1), p.grid = j->grid_rows * j->grid_cols;
+    p.groups = p.grid ? p.grid * j->of.count * j->units : 0;
+    bsri_cuda_quantise_lay(j, &p), v = once_v = bsri_cuda_quantise_piece(j, &p);
+    if (bsri_quantise_finds(j) && bsri_cuda_quantise_apart(j, &p)) kept = bsri_cuda_quantise_team(j, &once_v, &p);
+    if (kept) v = once_v;
+    else if (bsri_quantise_finds(j)) bsri_cuda_quantise_words(c, &cuts, &p);
+    p.single = p.scale.cols == 1 || p.group_cols % v == 0;
+    if (cuts.overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    plan.reason = v > 1 ? BSR_WHY_PACKED : BSR_WHY_ANY, plan.tile_cols = (int32_t)v, plan.workspace_bytes = (uint64_t)cuts.bytes;
+    BSRI_TRY(bsri_plan_settle(c, &plan, &stop));
+    if (stop || !p.groups) return BSR_OK;
+    if (kept) return bsri_cuda_quantise_once(c, p, v, kept);
+    if (bsri_quantise_finds(j)) {
+        BSRI_TRY(bsri_cuda_zero(c, p.most.data, bsri_ceil_div(p.groups, 2) * 8, NULL, 0, NULL, 0));
+        BSRI_TRY(bsri_cuda_quantise_all<false>(c, &p, v));
+        BSRI_CUDA_NEXT(c, bsri_quantise_scales, p, bsri_ceil_div(p.groups, BSRI_CTA), BSRI_CTA);
+    }
+    return bsri_cuda_quantise_all<true>(c, &p, v);
 }
 #endif
 
@@ -28587,6 +29192,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_SELECT_BLOCKS: return BSRI_HAS_ATTENTION && is_float;
         case BSR_OP_POOL_BLOCKS: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_MAP: return BSRI_HAS_MAPS;
+        case BSR_OP_QUANTISE:
+            return BSRI_HAS_QUANTISE && is_float && bsri_is_one_of(BSRI_BYTES & bsri_compiled_dtypes, out_dtype);
+        case BSR_OP_DEQUANTISE: return BSRI_HAS_QUANTISE && bsri_is_one_of(BSRI_BYTES, dtype) && to_float;
         case BSR_OP_SAMPLED_CHAIN_MM:
             return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && BSRI_HAS_MAPS && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_REDUCE: return BSRI_HAS_MAPS && bsri_is_one_of(BSRI_REDUCED, out_dtype);

@@ -58,6 +58,7 @@
      gradient-wgmma-load     attention's backward on Hopper: whose turn it is, fetching
      gradient-wgmma          attention's backward on Hopper: multiplying, storing, kernel
      device-maps             functions and reductions of stored elements
+     device-quantise         8-bit numbers with scales from floats, and back
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
      device-lines            lengths, order and grouping of lines
@@ -16157,9 +16158,9 @@ __global__ void __launch_bounds__(S::THREADS, 1)
 /* >>device-maps: functions and reductions of stored elements                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-#if BSRI_HAS_CUDA_MAPS
 /* --- numbers in and out --- */
 
+#if BSRI_HAS_CUDA_MAPS || BSRI_HAS_QUANTISE
 /* E elements side by side, as they stand: up to 16 bytes. */
 template <int E> __device__ __forceinline__ uint4 bsri_map_raw(const char *at, int dtype) {
     uint4 u = make_uint4(0, 0, 0, 0);
@@ -16176,6 +16177,8 @@ template <int E> __device__ __forceinline__ uint4 bsri_map_raw(const char *at, i
     }
     return u;
 }
+#endif
+#if BSRI_HAS_CUDA_MAPS
 template <class F, int E> __device__ __forceinline__ void bsri_map_unpack(F (&v)[E], const uint4 &u, int dtype) {
     const uint32_t w[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
@@ -16797,6 +16800,293 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_reduce_parts(const __
             if (threadIdx.x) continue;
         }
         if (unit < units && n != 1) list.put(list.out(l), o, end - begin, (double)v);
+    }
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-quantise: 8-bit numbers with scales from floats, and back                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if BSRI_HAS_QUANTISE
+/* Elements come in pieces of V that stand beside each other: of 16 bytes on the side of the floats, or one by one. */
+template <int V> __device__ __forceinline__ void bsri_quantise_numbers(float (&v)[V], const uint4 &u, int dtype) {
+    const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+    switch (dtype) { /* outside of the loops: a branch for each element would cost more than all else */
+#define BSRI_X(type, fits, number)                                         \
+    case type:                                                             \
+        _Pragma("unroll") for (int i = 0; i < V && (fits); i++) {          \
+            const uint32_t half = w[i / 2 & 3] >> i % 2 * 16 & 0xffff;     \
+            const uint32_t byte = w[i / 4 & 3] >> i % 4 * 8 & 0xff;        \
+            (void)half, (void)byte, v[i] = (number);                       \
+        }                                                                  \
+        break;
+        BSRI_X(BSR_F16, V != 4, __half2float(__ushort_as_half((unsigned short)half)))
+        BSRI_X(BSR_BF16, V != 4, __uint_as_float(half << 16))
+        BSRI_X(BSR_F32, V != 8, __uint_as_float(w[i & 3]))
+        BSRI_X(BSR_F64, V == 1, (float)__longlong_as_double((int64_t)((uint64_t)w[1] << 32 | w[0])))
+        BSRI_X(BSR_I8, true, (float)(int8_t)byte)
+        BSRI_X(BSR_E4M3, true, bsri_dev_f8_number((uint8_t)byte, false))
+        BSRI_X(BSR_E5M2, true, bsri_dev_f8_number((uint8_t)byte, true))
+#undef BSRI_X
+        default: break;
+    }
+}
+__device__ __forceinline__ uint32_t bsri_quantise_whole(float v) { /* as an i8 from -127 to 127, NaN as 0 */
+    const int n = v != v ? 0 : __float2int_rn(v);
+    return (uint32_t)max(-127, min(127, n)) & 255u;
+}
+template <int V> __device__ __forceinline__ void bsri_quantise_store(char *at, int dtype, const float (&v)[V]) {
+    if (dtype == BSR_I8 || bsri_dev_is_f8(dtype)) {
+        uint32_t w[2] = {0, 0};
+        if (dtype == BSR_I8) {
+#pragma unroll
+            for (int i = 0; i < V; i++) w[i / 4] |= bsri_quantise_whole(v[i]) << i % 4 * 8;
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i += 2)
+                w[i / 4] |= bsri_dev_f8_codes(v[i], i + 1 < V ? v[i + 1 < V ? i + 1 : 0] : 0.0f, dtype == BSR_E5M2) << i % 4 * 8;
+        }
+        if constexpr (V == 8) *(uint2 *)at = make_uint2(w[0], w[1]);
+        else if constexpr (V == 4) *(uint32_t *)at = w[0];
+        else *(uint8_t *)at = (uint8_t)w[0];
+        return;
+    }
+    if constexpr (V == 8) {
+        *(uint4 *)at = make_uint4(bsri_dev_pack(v[0], v[1], dtype), bsri_dev_pack(v[2], v[3], dtype),
+                                  bsri_dev_pack(v[4], v[5], dtype), bsri_dev_pack(v[6], v[7], dtype));
+    } else if constexpr (V == 4) {
+        *(float4 *)at = make_float4(v[0], v[1], v[2], v[3]);
+    } else {
+        bsri_dev_store(at, dtype, 0, v[0]);
+    }
+}
+/* Finite numbers by size, as words whose maximum is looked for; less than 2^24 is none. Twice the bits leave the sign out. */
+__device__ __forceinline__ uint32_t bsri_quantise_rank(float v) { return (__float_as_uint(v) << 1) + 0x01000000u; }
+__device__ __forceinline__ float bsri_quantise_amax(uint32_t rank) {
+    return rank < 0x01000000u ? 0.0f : __uint_as_float((rank - 0x01000000u) >> 1);
+}
+__device__ __forceinline__ uint32_t bsri_quantise_more(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* An area is an item of a dense operand, or a stored block. here: a block that is stored; there may be room for more. row, col:
+   where it begins in the grid that groups are counted in; cell: where the scales of its item, or its own, begin. */
+struct bsri_quantise_area {
+    const char *x;
+    char *out;
+    int64_t item, cell, row, col;
+    bool here;
+};
+__device__ __forceinline__ bsri_quantise_area bsri_quantise_locate(const bsri_dev_quantise &p, int64_t a, const bsr_dense &grid,
+                                                                   int64_t block) {
+    const int64_t group = bsri_divide(a, p.areas), n = a - group * p.areas;
+    bsri_quantise_area at;
+    int64_t item = group;
+    at.row = at.col = 0, at.here = true;
+    if (p.sparse) {
+        item = bsri_stored_item(&p.s, group, 0);
+        at.here = n < bsri_stored_end(&p.s, group);
+        at.x = bsri_dev_matrix_item(&p.s.batch, item, &p.s.m).values;
+        at.out = bsri_dev_matrix_item(&p.s.batch, item, &p.to).values;
+        if (p.places && at.here) {
+            const bsri_place where = bsri_stored_place(&p.s, group, n);
+            item = where.item;
+            if (!p.blocks) {
+                const void *col = bsri_dev_matrix_item(&p.s.batch, item, &p.s.m).col;
+                const int64_t r = where.row * p.s.m.block_rows, c = bsri_index(col, p.s.m.index_dtype, n) * p.s.m.block_cols;
+                at.row = p.turned ? c : r, at.col = p.turned ? r : c;
+            }
+        }
+    } else {
+        at.x = bsri_dev_at(p.x.data, p.x.dtype, bsri_dense_offset(&p.s.batch, item, &p.x));
+        at.out = bsri_dev_at(p.out.data, p.out.dtype, bsri_dense_offset(&p.s.batch, item, &p.out));
+    }
+    at.x = bsri_dev_at(at.x, p.from_dtype, n * p.xs[0]), at.out = bsri_dev_at(at.out, p.to_dtype, n * p.os[0]);
+    at.cell = bsri_dense_offset(&p.s.batch, item, &grid) + (p.blocks ? n * block : 0), at.item = item;
+    return at;
+}
+
+/* Groups that 2^team_bits threads hold in registers: read once. Each thread has up to K pieces. */
+template <int V, int K>
+static __global__ void __launch_bounds__(BSRI_CTA, K > 8 ? 1 : 2)
+    bsri_quantise_groups(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+    __shared__ uint32_t part[BSRI_CTA_WARPS];
+    const int team = 1 << p.team_bits, lane = threadIdx.x & (team - 1), warp = threadIdx.x / 32;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        const int64_t group = work * (BSRI_CTA >> p.team_bits) + (threadIdx.x >> p.team_bits);
+        const int64_t last = bsri_min(group, p.groups - 1);
+        const int64_t a = bsri_divide(last, p.grid), inside = last - a * p.grid, i = bsri_divide(inside, p.scale.cols);
+        const int64_t j = inside - i * p.scale.cols, row = i * p.group_rows, col = j * p.group_cols;
+        const bsri_quantise_area at = bsri_quantise_locate(p, a, p.scale, p.scale_block);
+        const bool is = group < p.groups && at.here;
+        const int lines = is ? (int)bsri_min(p.group_rows, p.rows - row) : 0;
+        const int width = (int)bsri_min(p.group_cols, p.cols - col) / V;
+        const char *x = bsri_dev_at(at.x, p.from_dtype, row * p.xs[1] + col * p.xs[2]);
+        char *out = bsri_dev_at(at.out, p.to_dtype, row * p.os[1] + col * p.os[2]);
+        const int64_t at_scale = at.cell + i * p.scale.row_stride + j * p.scale.col_stride;
+        uint32_t most = 0;
+        uint4 raw[K];
+        float v[V], scale;
+        const auto line_of = [&](int k) { /* of piece k of this thread */
+            const uint32_t n = (uint32_t)(k * team + lane);
+            return (int)(p.each_bits >= 0 ? n >> p.each_bits : n / (uint32_t)p.each);
+        };
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const int r = line_of(k), c = k * team + lane - r * p.each;
+            raw[k] = make_uint4(0, 0, 0, 0);
+            if (r < lines && c < width)
+                raw[k] = bsri_map_raw<V>(bsri_dev_at(x, p.from_dtype, r * p.xs[1] + (int64_t)c * V * p.xs[2]), p.from_dtype);
+        }
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            bsri_quantise_numbers(v, raw[k], p.from_dtype);
+#pragma unroll
+            for (int e = 0; e < V; e++) most = bsri_quantise_more(most, bsri_quantise_rank(v[e]));
+        }
+#pragma unroll
+        for (int s = 16; s; s /= 2) {
+            const uint32_t other = __shfl_xor_sync(~0u, most, s);
+            if (s < team) most = bsri_quantise_more(most, other);
+        }
+        if (team > 32) {
+            __syncthreads();
+            if (threadIdx.x % 32 == 0) part[warp] = most;
+            __syncthreads();
+            for (int w = 0; w < team / 32; w++) most = bsri_quantise_more(most, part[warp / (team / 32) * (team / 32) + w]);
+        }
+        if (p.given) scale = bsri_dev_number<float>(p.scale.data, p.scale.dtype, at_scale);
+        else scale = bsri_quantise_scale(bsri_quantise_amax(most), p.to_dtype, p.powers);
+        if (lane == 0 && group < p.groups) {
+            if (!p.given) ((float *)p.scale.data)[at_scale] = scale;
+            if (p.amax.data)
+                ((float *)p.amax.data)[bsri_dense_offset(&p.s.batch, at.item, &p.amax) + i * p.amax.row_stride +
+                                       (p.blocks ? (a - bsri_divide(a, p.areas) * p.areas) * p.amax_block : 0) +
+                                       j * p.amax.col_stride] = bsri_quantise_amax(most);
+        }
+        const float factor = bsri_quantise_factor(scale, 0);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const int r = line_of(k), c = k * team + lane - r * p.each;
+            if (r >= lines || c >= width) continue;
+            bsri_quantise_numbers(v, raw[k], p.from_dtype);
+#pragma unroll
+            for (int e = 0; e < V; e++) v[e] *= factor;
+            bsri_quantise_store(bsri_dev_at(out, p.to_dtype, r * p.os[1] + (int64_t)c * V * p.os[2]), p.to_dtype, v);
+        }
+    }
+}
+
+/* What a thread has found goes to its group's word in the workspace; a maximum does not depend on who comes first. Lanes of one
+   group join theirs before. key: the group's word, -1: none. */
+__device__ __forceinline__ void bsri_quantise_join(uint32_t *words, int64_t key, uint32_t most) {
+    const int64_t first = __shfl_sync(~0u, key, 0);
+    if (__any_sync(~0u, key != first)) {
+        if (key >= 0) atomicMax(&words[key], most);
+        return;
+    }
+    if (first < 0) return;
+#pragma unroll
+    for (int s = 16; s; s /= 2) most = bsri_quantise_more(most, __shfl_xor_sync(~0u, most, s));
+    if (threadIdx.x % 32 == 0) atomicMax(&words[first], most);
+}
+/* All lines of all areas, each piece by a thread, which goes down `run` lines. STORE: multiplied and stored, by scales that are
+   there; else their largest are looked for. */
+template <int V, bool STORE>
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_pass(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+    constexpr int U = V == 8 ? 4 : V == 4 ? 4 : 8; /* lines that are asked for together */
+    const int lanes = 1 << p.lane_bits, down = BSRI_CTA >> p.lane_bits;
+    const bsr_dense &grid = STORE ? p.scale : p.most;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        const int64_t band = bsri_divide(work, p.across), c = (work - band * p.across) * lanes + (threadIdx.x & (lanes - 1));
+        const int64_t first = band * down * p.run + (threadIdx.x >> p.lane_bits);
+        int64_t begin = 0, end = 0, key = -1, key_col = 0;
+        uint32_t most[V] = {};
+        bsri_quantise_area at = {};
+        const auto flush = [&](void) {
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                if (p.single && e) break;
+                const int64_t step = p.single ? 0 : bsri_divide(key_col + e, p.group_cols) * grid.col_stride;
+                bsri_quantise_join((uint32_t *)grid.data, key < 0 ? key : key + step, most[e]);
+                most[e] = 0;
+            }
+            key = -1;
+        };
+#pragma unroll 1
+        for (int n = 0; n < p.run; n += U) {
+            uint4 raw[U];
+            int64_t cell[U], col[U];
+            char *out[U];
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                const int64_t l = first + (int64_t)(n + u) * down;
+                cell[u] = -1, col[u] = 0, out[u] = nullptr, raw[u] = make_uint4(0, 0, 0, 0);
+                if (c >= p.line || l >= p.lines) continue;
+                if (l >= end) {
+                    const int64_t a = bsri_divide(l, p.rows);
+                    at = bsri_quantise_locate(p, a, grid, STORE ? p.scale_block : p.most_block);
+                    begin = a * p.rows, end = begin + p.rows;
+                }
+                if (!at.here) continue;
+                const int64_t r = l - begin;
+                raw[u] = bsri_map_raw<V>(bsri_dev_at(at.x, p.from_dtype, r * p.xs[1] + c * V * p.xs[2]), p.from_dtype);
+                cell[u] = at.cell + bsri_divide(at.row + r, p.group_rows) * grid.row_stride, col[u] = at.col + c * V;
+                if (p.single) cell[u] += bsri_divide(col[u], p.group_cols) * grid.col_stride;
+                if (STORE) out[u] = bsri_dev_at(at.out, p.to_dtype, r * p.os[1] + c * V * p.os[2]);
+            }
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                float v[V];
+                if constexpr (STORE) {
+                    float scale = 0;
+                    if (cell[u] < 0) continue;
+                    bsri_quantise_numbers(v, raw[u], p.from_dtype);
+                    if (p.single) scale = bsri_quantise_factor(bsri_dev_number<float>(grid.data, grid.dtype, cell[u]), p.back);
+#pragma unroll
+                    for (int e = 0; e < V; e++) {
+                        if (!p.single) {
+                            const int64_t j = cell[u] + bsri_divide(col[u] + e, p.group_cols) * grid.col_stride;
+                            scale = bsri_quantise_factor(bsri_dev_number<float>(grid.data, grid.dtype, j), p.back);
+                        }
+                        v[e] *= scale;
+                    }
+                    bsri_quantise_store(out[u], p.to_dtype, v);
+                } else {
+                    const bool other = cell[u] >= 0 && (cell[u] != key || (!p.single && col[u] != key_col));
+                    if (__any_sync(~0u, other && key >= 0)) flush();
+                    if (cell[u] < 0) continue;
+                    key = cell[u], key_col = col[u];
+                    bsri_quantise_numbers(v, raw[u], p.from_dtype);
+#pragma unroll
+                    for (int e = 0; e < V; e++) {
+                        const uint32_t rank = bsri_quantise_rank(v[e]);
+                        if (p.single) most[0] = bsri_quantise_more(most[0], rank);
+                        else most[e] = bsri_quantise_more(most[e], rank);
+                    }
+                }
+            }
+        }
+        if (!STORE) flush();
+    }
+}
+/* Scales from the words, a thread each. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_scales(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < p.groups; work += gridDim.x * (int64_t)BSRI_CTA) {
+        const int64_t n = bsri_divide(work, p.grid), inside = work - n * p.grid, item = bsri_divide(n, p.units);
+        const int64_t unit = n - item * p.units, i = bsri_divide(inside, p.scale.cols), j = inside - i * p.scale.cols;
+        const float amax = bsri_quantise_amax(((const uint32_t *)p.most.data)[work]);
+        const auto at = [&](const bsr_dense &d, int64_t block) {
+            return (float *)d.data + bsri_dense_offset(&p.of, item, &d) + (p.blocks ? unit * block : 0) + i * d.row_stride +
+                   j * d.col_stride;
+        };
+        if (p.amax.data) *at(p.amax, p.amax_block) = amax;
+        if (!p.given) *at(p.scale, p.scale_block) = bsri_quantise_scale(amax, p.to_dtype, p.powers);
     }
 }
 #endif

@@ -28,6 +28,8 @@
     X(to_dense, BSR_OP_TO_DENSE, 0, 0, 1u << 1)                 \
     X(map, BSR_OP_MAP, 0, 0, 1u << 5)                           \
     X(reduce, BSR_OP_REDUCE, 0, 0, 1u << 3)                     \
+    X(quantise, BSR_OP_QUANTISE, 0, 0, 7u << 2)                 \
+    X(dequantise, BSR_OP_DEQUANTISE, 0, 0, 1u << 2)             \
     X(conv, BSR_OP_CONV, 1, 0, 1u << 8)                         \
     X(conv_weight_gradient, BSR_OP_CONV_WEIGHT_GRADIENT, 1, 0, 1u << 6) \
     X(chain_mm, BSR_OP_CHAIN_MM, 1, 0, 1u << 4 | 1u << 10)      \

@@ -649,6 +649,23 @@ def functions_and_sums_of_stored_elements():
 
 
 @case
+def numbers_of_8_bits_with_scales():
+    needs("quantise"), needs("dequantise")
+    a, b = random_matrix(4, 5, (3, 2)), numbers((10, 9))
+    codes, scales = ctx.quantise(b, "i8", 0, 1)
+    close(scales[0], np.abs(b).max(0, keepdims=True).astype(np.float32) / 127, 1e-7)
+    assert codes.dtype == np.int8 and (np.abs(codes * scales[0] - b) <= .51 * scales[0]).all()
+    close(ctx.dequantise(codes, scales), codes * scales[0], 1e-7)
+    blocks, of_blocks = ctx.quantise(a, "i8", blocks=True)
+    back = ctx.dequantise(blocks, of_blocks, "f64")
+    close(of_blocks[0].reshape(-1), np.abs(a.stored).max((1, 2)).astype(np.float32) / 127, 1e-7)
+    assert np.abs(back.stored - a.stored).max() <= .51 * of_blocks[0].max()
+    product = ctx.dense_addmm(blocks, codes, a_scales=of_blocks, b_scales=scales)
+    close(product, expand(back) @ (codes * scales[0]), 1e-5)
+    refused(lambda: ctx.quantise(b, "f16"), "BAD_DTYPE")
+
+
+@case
 def patterns_and_layouts():
     mask = rng.random((3, 4, 5)) < .4
     ragged = ctx.from_block_mask(mask, (2, 3), ragged=True)

@@ -45,6 +45,7 @@ part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
+part "kernels of quantisers on the host" sh tests/test_device.sh --quantise -s 8
 part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
 part "kernels of products with scales on the host" sh tests/test_device.sh --scales -s 8
 part "the same by wgmma on the host" sh tests/test_device.sh --scales --wgmma -s 8

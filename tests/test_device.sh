@@ -35,6 +35,26 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
     fi
     exec "$w/maps_checks" "$@"
 fi
+if [ "${1:-}" = --quantise ]; then # bsr_quantise and bsr_dequantise
+    shift
+    {
+        sed -n '/^template <int HALF> .* bsri_dev_e5m2_halves/,/^__device__ .* bsri_dev_is_f8/p' bsrsparse_kernels.cuh
+        sed -n '/^template <int E> .* bsri_map_raw(/,/^}/p' bsrsparse_kernels.cuh
+        sed -n '/^typedef struct bsri_dev_quantise {/,/^}/p; /^BSRI_UNUSED static int bsri_cuda_log2(/,/^}/p' bsrsparse.h
+        section bsrsparse_kernels.cuh device-quantise
+        section bsrsparse.h cuda-quantise
+    } > "$w/quantise.inc"
+    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
+    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
+    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
+    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
+        tests/device/quantise_checks.cpp -o "$w/quantise_checks" -lm 2> "$w/log"; then
+        head -n 30 "$w/log"
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    fi
+    exec "$w/quantise_checks" "$@"
+fi
 from() { # FILE, START, END: expressions, lines from the first one to the one before the second
     awk -v start="$2" -v end="$3" '!on && $0 ~ start { on = 1 } on && $0 ~ end { exit } on' "$1"
 }

@@ -26,6 +26,8 @@
     X(ATTENTION, attention, "")               \
     X(MAP, map, "")                           \
     X(REDUCE, reduce, "")                     \
+    X(QUANTISE, quantise, "")                 \
+    X(DEQUANTISE, dequantise, "")             \
     X(CONV, conv, "")                         \
     X(CONV_WEIGHTS, conv_weight_gradient, "") \
     X(CHAIN, chain_mm, "")                    \
@@ -92,6 +94,8 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_select select;
     const bsr_block_lists *plists;
     const bsr_matrix *pgate_out, *pup_out;
+    bsr_scales scales;
+    bsr_dense factors, bytes_in;
     const bsr_dense *pup, *pweights;
     int kind, over, act;
     bsr_layout layout;
@@ -201,6 +205,13 @@ static fixture fixture_new(int call) {
     if (call == GATED) f.up = dense_in(7, 12), f.gate_out = sparse_out(&f, &f.a), f.up_out = sparse_out(&f, &f.a);
     if ((call >= GATHER && call <= MOE_INDEX) || call == ROUTE) fixture_moe(&f, call);
     if (call == REDUCE) f.out = dense_out(&f, 6, 1);
+    if (call == QUANTISE || call == DEQUANTISE) {
+        f.scales.group_rows = 1, f.scales.group_cols = 3, f.factors = dense_in(6, 3);
+        f.bytes_in = t_random(BSR_E4M3, 6, 7, ROW, NO_BATCH, 0, FILL_SIGNED), f.out = dense_out(&f, 6, 7);
+    }
+    if (call == QUANTISE) { /* x to the bytes of out, with its scales and largest numbers */
+        f.out.dtype = BSR_I8, f.factors = dense_out(&f, 6, 3), f.c = dense_out(&f, 6, 3);
+    }
     f.shape.dims = 1, f.shape.kernel[0] = 3; /* 4 channels of 7 pixels to 6 of 5 */
     if (call == CONV) f.b = dense_in(4, 7), f.c = dense_out(&f, 6, 5);
     if (call == CONV_WEIGHTS) f.x = dense_in(6, 5), f.y = dense_in(4, 7), f.t = sparse_out(&f, &f.a);
@@ -253,7 +264,7 @@ static void fixture_point(fixture *f) {
     f->pz = &f->z;
     f->pinput = &f->input, f->pout = &f->out, f->pup = &f->up, f->pweights = &f->weights, f->pr = &f->r;
     f->plists = &f->lists, f->select.scores = &f->source;
-    f->pgate_out = &f->gate_out, f->pup_out = &f->up_out;
+    f->scales.scale = &f->factors, f->pgate_out = &f->gate_out, f->pup_out = &f->up_out;
     f->count = 2, memset(f->terms, 0, sizeof f->terms);
     f->terms[0].a = &f->a, f->terms[0].b = &f->b, f->terms[0].alpha = 1;
     f->terms[1].a = &f->s, f->terms[1].b = &f->z, f->terms[1].alpha = 2;
@@ -290,6 +301,10 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
             return bsr_map(f->ctx, &f->maps, f->alpha, f->pa, f->beta, y, f->pt, e);
         }
         case REDUCE: return bsr_reduce(f->ctx, f->kind, f->over, f->pa, f->pout, e);
+        case QUANTISE:
+            return bsr_quantise(f->ctx, f->trans, bsr_operand_dense(f->px), bsr_operand_dense(f->pout), &f->scales, f->pc, e);
+        case DEQUANTISE:
+            return bsr_dequantise(f->ctx, bsr_operand_dense(&f->bytes_in), &f->scales, bsr_operand_dense(f->pout), e);
         case CONV:
             return bsr_conv(f->ctx, f->beta, f->pinput, f->alpha, f->trans, &f->shape, f->pa, f->pb, &f->epilogue, f->pc, e);
         case CONV_WEIGHTS:
@@ -530,7 +545,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_SELECT_BLOCKS),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_DEQUANTISE),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
                                    call == CONV || call == CONV_WEIGHTS || (call == DENSE_SCATTER && LISTS_ARE_ROWS));

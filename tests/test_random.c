@@ -10,6 +10,7 @@
 #include "ref_conv.h"
 #include "ref_moe.h"
 #include "ref_masks.h"
+#include "ref_quantise.h"
 
 #ifndef T_WAYS /* gpu_random.cpp has its own */
 #define T_RANDOM_OPERATIONS T_OPERATIONS
@@ -433,6 +434,39 @@ static void random_reduce(int turn) {
     if (bt_below(2)) t_attach_transposed(&x);
     out = ref_reduce_out(over, &x, to[bt_below(4)], some_layout());
     if (RUN_OK(bsr_reduce(t_any_context(), kind, over, &x, &out, &e))) REF_CHECK_REDUCE(kind, over, &x, &out, e.flags);
+}
+/* A dense operand or a matrix, with scales of groups of any size, found or given. */
+TF void some_quantised(q_case *q, int turn, int from, int to) {
+    const t_shape batch = bt_below(3) ? NO_BATCH : t_batch(1, bt_range(1, 3), 0, 0, 0);
+    int64_t rows, cols;
+    q->from = from, q->to = to, q->sparse = turn & 1, q->blocks = q->sparse && bt_below(2);
+    if (q->sparse) {
+        t_spec s = some_spec(from, FILL_SIGNED, 60);
+        q->mx = t_matrix(&s), q->mout = t_matrix_output(&q->mx, to, bt_below(2) ? s.layout : some_blocks());
+        q->batch = t_matrix_batch(&q->mx), describe(&s, "");
+    } else {
+        const int layout = some_layout();
+        rows = bt_range(1, 80), cols = bt_below(2) ? 16 * bt_range(1, 20) : bt_range(1, 90), q->batch = batch;
+        q->dx = t_random(from, rows, cols, layout, batch, 0, FILL_SIGNED);
+        q->dout = t_output(to, rows, cols, bt_below(2) ? layout : some_layout(), batch);
+    }
+    rows = q->sparse ? q->mx.rows : q->dx.rows, cols = q->sparse ? q->mx.cols : q->dx.cols;
+    bt_describe("%s to %s%s", bsr_dtype_name(from), bsr_dtype_name(to), q->blocks ? ", of blocks" : "");
+    q_scales(q, bt_below(2) ? bt_range(1, rows + 1) : bt_below(2), bt_below(2) ? bt_range(1, cols + 1) : 16 * bt_below(9),
+             bt_below(2) ? q->batch : NO_BATCH, q->flags & BSR_QUANTISE_GIVEN ? (int)BSR_F32 : 0);
+}
+static void random_quantise(int turn) {
+    static const int from[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64}, to[] = {BSR_E4M3, BSR_I8, BSR_E5M2};
+    q_case q;
+    memset(&q, 0, sizeof q), q.flags = (uint32_t)bt_below(3), some_quantised(&q, turn, from[turn / 2 % 4], to[turn / 8 % 3]);
+    q_run(&q);
+}
+static void random_dequantise(int turn) {
+    static const int to[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64}, from[] = {BSR_E4M3, BSR_I8, BSR_E5M2};
+    bsr_exec e = t_exec(0);
+    q_case q;
+    memset(&q, 0, sizeof q), q.flags = BSR_QUANTISE_GIVEN, some_quantised(&q, turn, from[turn / 8 % 3], to[turn / 2 % 4]);
+    if (RUN_OK(bsr_dequantise(t_any_context(), q_x(&q), &q.scales, q_out(&q), &e))) q_each(&q, q_back);
 }
 /* Convolutions of any shape, in any direction. */
 TF bsr_dense some_images(int type, int dims, const int64_t *size, int64_t n, int64_t channels, int output) {

@@ -192,6 +192,7 @@ i64 conv_size(conv_shape*, int, i64) | int conv_prune(ptr, dense*, f64, int, mat
 int conv(ptr, f64, dense*, f64, u32, conv_shape*, matrix*, dense*, epilogue*, dense*, exec*)
 int conv_weight_gradient(ptr, f64, matrix*, f64, conv_shape*, dense*, dense*, matrix*, exec*)
 int map(ptr, map_options*, f64, matrix*, f64, operand, matrix*, exec*) | int reduce(ptr, int, int, matrix*, dense*, exec*)
+int quantise(ptr, u32, operand, operand, scales*, dense*, exec*) | int dequantise(ptr, operand, scales*, operand, exec*)
 int scatter_mm(ptr, dense*, dense*, scatter_indices*, dense*, exec*)
 int build_scatter_indices(ptr, matrix*, i64, scatter_indices*, exec*)
 int dense_scatter_mm(ptr, matrix*, dense*, scatter_indices*, dense*, exec*)
@@ -1117,6 +1118,33 @@ class Context:
         shape = batch + {OVER["rows"]: (x.rows, 1), OVER["cols"]: (1, x.cols), OVER["blocks"]: (x.nnz, 1)}.get(o, (1, 1))
         out, d = self._result(out, shape, dtype or (x.dtype if x.dtype <= F64 else I64), x)
         self.call("reduce", REDUCTIONS.get(kind, kind), o, x, d, exec=exec)
+        return out
+
+    def quantise(self, x, dtype, group_rows=0, group_cols=0, blocks=False, scale=None, powers_of_two=False, amax=None, out=None,
+                 exec=None):
+        """x, an array or a matrix, as 8-bit numbers and (scale, group_rows, group_cols), as dense_addmm takes them. group_rows,
+        group_cols: elements that share one, 0: all; blocks: of a stored block; scale: given ones; amax: receives the largest."""
+        v = self._operand(x, "x")
+        rows, cols = (x.block_rows, x.block_cols) if blocks else (
+            (v.dense or v.sparse).contents.rows, (v.dense or v.sparse).contents.cols)
+        given = scale is not None
+        if out is None:
+            out = x.with_values(None, dtype) if is_sparse(x) else empty(memory_of(x), tuple(x.shape), dtype)
+        if not given:
+            shape = tuple(-(-n // g) if g else 1 for n, g in ((rows, group_rows), (cols, group_cols)))
+            scale = empty(memory_of(x), (x.nnz,) + shape if blocks else shape, F32)
+        s = Scales(C.pointer(self._dense(scale, "scale", out=not given)), group_rows, group_cols, int(blocks))
+        self.call("quantise", int(given) | 2 * powers_of_two, v, self._operand(out, "out", True), s,
+                  self._dense(amax, "amax", out=True), exec=exec)
+        return out, (scale, group_rows, group_cols) + (("blocks",) if blocks else ())
+
+    def dequantise(self, x, scales, dtype="f32", out=None, exec=None):
+        """The reverse of quantise: x scale, as floats."""
+        scale, group_rows, group_cols, *blocks = scales
+        if out is None:
+            out = x.with_values(None, dtype) if is_sparse(x) else empty(memory_of(x), tuple(x.shape), dtype)
+        s = Scales(C.pointer(self._dense(scale, "scale")), group_rows, group_cols, int(bool(blocks)))
+        self.call("dequantise", self._operand(x, "x"), s, self._operand(out, "out", True), exec=exec)
         return out
 
     def softmax(self, x, scale=1.0, relative_bias=None, key_padding_mask=None, attn_mask=None, key_padding_mode="add",

@@ -439,6 +439,35 @@ static bsr_status call_reduce(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_reduce(ctx, (int)bt_range(BSR_REDUCE_SUM, BSR_REDUCE_MEAN_ALL), over, &x, &out, ex);
 }
 
+/* Either way, of a dense operand or a matrix. */
+static bsr_status call_quantiser(const bsr_context *ctx, int back, const bsr_exec *ex) {
+    static const int floats[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64}, bytes[] = {BSR_E4M3, BSR_E5M2, BSR_I8};
+    const t_shape batch = draw_batch();
+    const int type = floats[bt_below(4)], byte = bytes[bt_below(3)], given = back || bt_below(3) == 0, with = (int)bt_below(2);
+    const bsr_matrix mx = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), back ? byte : type, batch, 1);
+    const bsr_matrix mo = same_pattern(&mx, back ? type : byte);
+    const bsr_dense dx = dense(mx.rows, mx.cols, mx.dtype, batch, 0), out = dense(mx.rows, mx.cols, mo.dtype, batch, 1);
+    const int sparse = (int)bt_below(2), blocks = sparse && bt_below(2);
+    const int64_t rows = blocks ? mx.block_rows : mx.rows, cols = blocks ? mx.block_cols : mx.cols;
+    t_shape of = batch;
+    bsr_scales s = BSR_ZERO;
+    bsr_dense scale, amax;
+    if (blocks && of.dims == 4) of.dims = 0;
+    if (!bt_below(3)) of.dims = 0;
+    if (blocks) of.n[of.dims++] = mx.nnz, s.flags = BSR_SCALES_BLOCKS;
+    s.group_rows = bt_below(2) ? 0 : bt_range(1, 128), s.group_cols = bt_below(2) ? 0 : 8 * bt_range(1, 16);
+    scale = dense(s.group_rows ? (rows + s.group_rows - 1) / s.group_rows : 1,
+                  s.group_cols ? (cols + s.group_cols - 1) / s.group_cols : 1, BSR_F32, of, !given);
+    amax = dense(scale.rows, scale.cols, BSR_F32, of, 1), s.scale = &scale;
+    if (back)
+        return sparse ? bsr_dequantise(ctx, bsr_operand_sparse(&mx), &s, bsr_operand_sparse(&mo), ex)
+                      : bsr_dequantise(ctx, bsr_operand_dense(&dx), &s, bsr_operand_dense(&out), ex);
+    return bsr_quantise(ctx, given ? BSR_QUANTISE_GIVEN : 0, sparse ? bsr_operand_sparse(&mx) : bsr_operand_dense(&dx),
+                        sparse ? bsr_operand_sparse(&mo) : bsr_operand_dense(&out), &s, with ? &amax : NULL, ex);
+}
+static bsr_status call_quantise(const bsr_context *ctx, const bsr_exec *ex) { return call_quantiser(ctx, 0, ex); }
+static bsr_status call_dequantise(const bsr_context *ctx, const bsr_exec *ex) { return call_quantiser(ctx, 1, ex); }
+
 /* Images of `channels` with these sizes, channels last or first, packed or in wider lines. */
 static bsr_dense images(int dims, const int64_t *size, int64_t n, int64_t channels, int dtype, int last, int written) {
     t_shape batch = NO_BATCH;

@@ -9,7 +9,7 @@ long gm_total[3]; /* passed, failed, skipped */
     X(gpu_sampled) X(gpu_rows) X(gpu_maps) X(gpu_attention) X(gpu_attention_backward) X(gpu_errors) X(gpu_f8) X(gpu_scales) \
         X(gpu_weights) X(gpu_matrices) X(gpu_random) \
         X(gpu_calls) X(gpu_cache) X(gpu_decode) X(gpu_indices) X(gpu_kernels) X(gpu_products) X(gpu_sizes) X(gpu_streams) \
-        X(gpu_sums) X(gpu_conv) X(gpu_chain) X(gpu_moe) X(gpu_experts) X(gpu_masks)
+        X(gpu_sums) X(gpu_conv) X(gpu_chain) X(gpu_moe) X(gpu_experts) X(gpu_masks) X(gpu_quantise)
 #define X(name) int main_##name(int argc, char **argv);
 PROGRAMS(X)
 #undef X

@@ -60,7 +60,7 @@ static int gm_wanted(void);
 #define GM_LIMIT (int64_t(1) << 20) /* of memory that is not the harness's: more is a made-up size */
 #define GM_NAMES 40
 #define GM_KERNELS 1024
-#define GM_OPS 64
+#define GM_OPS 128
 #define GM_LATER ((char *)(uintptr_t(1) << 40)) /* nobody reads there */
 #define GM_SMALL (size_t(2) << 20)              /* bytes of a call's operands, with --kernels */
 #define GM_FOR_SPEED /* flags of plans whose workspace a call can do without */                                        \
@@ -376,6 +376,11 @@ struct gm_call {
         copy->beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
         copy->user_data = place(e->user_data, 4, false, false, true);
         return copy;
+    }
+    const bsr_scales *map(const bsr_scales *s, bool written = false) {
+        if (!s) return nullptr;
+        scales[0] = *s, scales[0].scale = map(s->scale, written);
+        return scales;
     }
     const bsr_softmax_options *map(const bsr_softmax_options *o, bool = false) {
         if (!o) return nullptr;
@@ -1186,6 +1191,8 @@ T_OPERATIONS(X)
 #define bsr_softmax_backward gm_softmax_backward
 #define bsr_map gm_map
 #define bsr_reduce gm_reduce
+#define bsr_quantise gm_quantise
+#define bsr_dequantise gm_dequantise
 #define bsr_conv gm_conv
 #define bsr_conv_weight_gradient gm_conv_weight_gradient
 #define bsr_chain_mm gm_chain_mm
