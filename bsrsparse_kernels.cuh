@@ -4608,12 +4608,13 @@ __device__ __forceinline__ void bsri_weights_pairs(uint32_t (&x)[8], const uint3
             x[2 * i] = bsri_pack<T>(f[0], f[1]), x[2 * i + 1] = bsri_pack<T>(f[2], f[3]);
         } else {
             x[2 * i] = bsri_dev_f8_halves<0>(from[i], e5m2), x[2 * i + 1] = bsri_dev_f8_halves<1>(from[i], e5m2);
-            if (T::DTYPE == BSR_F16) continue;
+            if constexpr (T::DTYPE != BSR_F16) {
 #pragma unroll
-            for (int k = 0; k < 2; k++) {
-                float f[2];
-                bsri_dev_dtype<BSR_F16>::unpack(f, x[2 * i + k]);
-                x[2 * i + k] = bsri_pack<T>(f[0], f[1]);
+                for (int k = 0; k < 2; k++) {
+                    float f[2];
+                    bsri_dev_dtype<BSR_F16>::unpack(f, x[2 * i + k]);
+                    x[2 * i + k] = bsri_pack<T>(f[0], f[1]);
+                }
             }
         }
     }

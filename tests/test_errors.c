@@ -548,7 +548,8 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_DEQUANTISE),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
-                                   call == CONV || call == CONV_WEIGHTS || (call == DENSE_SCATTER && LISTS_ARE_ROWS));
+                                   call == CONV || call == CONV_WEIGHTS || call == GATED ||
+                                   (call == DENSE_SCATTER && LISTS_ARE_ROWS));
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
         check_poison(&g, call);
     }

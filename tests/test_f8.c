@@ -336,7 +336,7 @@ TEST(who_takes_them) {
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_MISMATCH);
     b.dtype = BSR_E4M3, y.dtype = BSR_F64;
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_OUT);
-    y.dtype = BSR_F32, b = bsr_dense_row_major(floats, BSR_F32, 4, 4), y.data = floats + 16;
+    y.dtype = BSR_F32, b = bsr_dense_row_major(floats, BSR_F64, 4, 4), y.data = floats + 48;
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE);
     CHECK_INT(bsr_softmax(ctx, 1, &a, NULL, &f, &e), BSR_BAD_DTYPE);
     CHECK_INT(bsr_attention(ctx, 0, &q, &q, &q, &f, NULL, &y, NULL, &e), BSR_BAD_DTYPE);

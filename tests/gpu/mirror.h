@@ -641,7 +641,9 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
-        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE && exec->query->op < BSR_OP_CONV)
+        if (exec && exec->query && status == BSR_OK &&
+            ((exec->query->op >= BSR_OP_VALIDATE && exec->query->op < BSR_OP_CONV) ||
+             (exec->query->op >= BSR_OP_BLOCK_MASK && exec->query->op <= BSR_OP_SELECT_BLOCKS)))
             exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
