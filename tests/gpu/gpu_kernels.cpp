@@ -5,8 +5,8 @@ const char *gm_kernel(int i, int *number); /* library.cu */
 /* So compute-sanitizer meets each kernel, whatever is drawn elsewhere: those of products in
    every_product_kernel, others in every_other_kernel. */
 /* Families of gpu_conv, gpu_moe and gpu_experts, gpu_attention and its backward, gpu_decode, gpu_maps, gpu_masks, gpu_quantise,
-   gpu_weights; copies and builders, which gpu_products and gpu_matrices call. That each of their
-   kernels is called by some program is what gpu-sanitize checks. */
+   gpu_weights; copies and builders, which gpu_products and gpu_matrices call. That each of their kernels is called by some
+   program is what gpu-sanitize checks. */
 static bool of_another_program(const char *name) {
     for (const char *family : {"CONV_", "GATED_", "GROUPED_", "MOE_", "GRADIENT_", "ATTENTION_DECODE", "ATTENTION_MERGE", "MAP_",
                                "REDUCE_", "BLOCK_", "ATTENTION_FLEX", "ATTENTION_MMA", "QUANTISE_", "CONVERT_WEIGHTS", "PRODUCT_WEIGHTS", "PRODUCT_NARROW_WEIGHTS",
