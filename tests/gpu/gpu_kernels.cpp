@@ -11,7 +11,7 @@ static bool of_another_program(const char *name) {
     for (const char *family : {"CONV_", "GATED_", "GROUPED_", "MOE_", "GRADIENT_", "ATTENTION_DECODE", "ATTENTION_MERGE", "MAP_",
                                "REDUCE_", "BLOCK_", "ATTENTION_FLEX", "ATTENTION_MMA", "QUANTISE_", "CONVERT_WEIGHTS",
                                "PRODUCT_WEIGHTS", "PRODUCT_NARROW_4", "PRODUCT_NARROW_8", "COPY_VIEWS",
-                               "BUILD_", "REBLOCK_"})
+                               "BUILD_", "REBLOCK_", "PRUNE_", "ENTRIES_"})
         if (!strncmp(name, family, strlen(family))) return true;
     return false;
 }
