@@ -8213,9 +8213,9 @@ static void bsri_low_begin(bsri_low *x, const bsri_engine *e) {
     x->pieces.dtype = job->compute, x->job.a = &x->pieces, x->plain.job = &x->job;
     x->plain.a_rs = x->line, x->plain.a_cs = 1, x->plain.few = bsri_few_mode(&x->plain);
     for (i = 0; i < 256; i++) {
-        const uint8_t byte = (uint8_t)i;
+        const uint8_t bytes[8] = {(uint8_t)i}; /* room for any type */
         if (x->pairs) x->number[2 * i] = (float)(i & 15) - middle, x->number[2 * i + 1] = (float)(i >> 4) - middle;
-        else x->number[i] = (float)bsri_load_f64(&byte, job->a->dtype, 0);
+        else x->number[i] = (float)bsri_load_f64(bytes, job->a->dtype, 0);
     }
 }
 
@@ -14143,7 +14143,7 @@ static bsr_status bsri_quantise_check_pair(const bsri_call *c, bsri_spans *set, 
 static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_operand x, bsr_operand out,
                                       const bsr_scales *scales, const bsr_dense *amax, int back) {
     const uint32_t from = back ? BSRI_BYTES : BSRI_FLOATS, to = back ? BSRI_FLOATS : BSRI_BYTES;
-    const int given = back || (flags & BSR_QUANTISE_GIVEN);
+    const int fixed = back || (flags & BSR_QUANTISE_GIVEN);
     int64_t rows, cols;
     bsri_spans set;
     bsri_batch batch;
@@ -14158,7 +14158,7 @@ static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_op
     rows = x.dense ? x.dense->rows : x.sparse->rows, cols = x.dense ? x.dense->cols : x.sparse->cols;
     BSRI_TRY(bsri_check_scales_as(c, &set, scales, BSR_ARG_SCALES,
                                   back ? BSR_I8 : x.dense ? out.dense->dtype : out.sparse->dtype, 0, rows, cols, x.sparse, &batch,
-                                  given ? BSRI_FLOATS : BSRI_BIT(BSR_F32), given ? BSRI_READ : BSRI_WRITE));
+                                  fixed ? BSRI_FLOATS : BSRI_BIT(BSR_F32), fixed ? BSRI_READ : BSRI_WRITE));
     if (x.dense) {
         BSRI_TRY(bsri_check_dense(c, &set, out.dense, BSR_ARG_OUT, to, BSRI_WRITE));
     } else {
@@ -23759,8 +23759,8 @@ typedef union bsri_weights_params {
     bsri_dev_weights simt;
     bsri_dev_narrow_weights narrow;
 } bsri_weights_params;
-static void bsri_choose_weights(const bsr_context *ctx, const bsri_dev_weights *w, int compute, bsri_chooser *s,
-                                bsri_weights_params *m) {
+BSRI_UNUSED static void bsri_choose_weights(const bsr_context *ctx, const bsri_dev_weights *w, int compute, bsri_chooser *s,
+                                            bsri_weights_params *m) {
     s->refused[BSRI_TIER_WGMMA] = BSR_WHY_DTYPE;
     if (bsri_wants(s, BSRI_TIER_MMA)) bsri_offer(s, BSRI_TIER_MMA, bsri_narrow_weights_choose(ctx, w, compute, &m->narrow));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_weights_choose(w, compute, &m->simt));
@@ -23778,7 +23778,8 @@ static void bsri_weights_eights(const bsr_matrix *a, bsri_dev_weights *w) {
 }
 /* The matrix of what is made of stored blocks, numbers of b's type, packed, and the parameters of making it; bytes that they
    take, or -1: it can't be. Items have their own where their values differ, or what they are scaled by. */
-static int64_t bsri_weights_plain(const bsri_product *job, bsri_dev_weights *w, char *base, bsr_matrix *plain, int sm_count) {
+BSRI_UNUSED static int64_t bsri_weights_plain(const bsri_product *job, bsri_dev_weights *w, char *base, bsr_matrix *plain,
+                                              int sm_count) {
     const bsr_matrix *a = job->a;
     const bsr_dense *grid[2] = {&w->p.a_scales.of, &w->zeros.of};
     const int64_t size = (int64_t)bsr_dtype_size(job->b->dtype);

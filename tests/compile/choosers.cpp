@@ -110,7 +110,8 @@ static void sides(const bsr_context *cpu) {
             if (b.tile) check(x && x->tier == tier && x->block <= b.tile && !gathered(x), "blocks seen as tiles, bf16", name);
             else check(tier == BSRI_TIER_MMA ? gathered(x) : !x, "blocks of other sides, bf16", name);
             check(f32 && f32->tier == BSRI_TIER_MMA && gathered(f32) == !b.tile, "blocks seen as tiles, f32", name);
-            check(i8 && i8->tier == BSRI_TIER_MMA && gathered(i8) == (b.tile < 32), "blocks seen as tiles, i8", name);
+            check(i8 && i8->tier == BSRI_TIER_MMA && (b.tile == 16 || gathered(i8) == !b.tile), "blocks seen as tiles, i8",
+                  name); /* of tiles of 16 either, as the estimate says */
             check(bsri_tile_of(b.rows, b.cols, 128) == b.tile, "the largest tile", name);
         }
     /* By magic numbers: all quotients. */

@@ -102,6 +102,7 @@ template <class T> static void bsri_mma(float (&c)[4], const uint32_t (&a)[4], u
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
     static void split(uint32_t (&)[1][4], uint32_t) {}
+    template <int HALF>
     static void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
         bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
