@@ -184,7 +184,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-softmax | sed '/bsri_dev_pack(float a, float b, int dtype) {/,/^}/d'
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
-    section bsrsparse.h cuda-rows | sed '/^static bsr_status bsri_cuda_attention(/,$d' > "$w/rows.inc"
+    section bsrsparse.h cuda-rows | sed '/^static .* bsri_cuda_\(ask_\)*attention(/,$d' > "$w/rows.inc"
     if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
         tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
         head -n 30 "$w/log"
