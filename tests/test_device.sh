@@ -64,7 +64,7 @@ if [ "${1:-}" = --masks ]; then # block masks of attention; no sanitizer of memo
         -e 's/^\( *\)BSRI_CUDA_RETURN(&c, \(bsri_end(&c, bsri_cuda_\(block_mask\|from_lists\|to_lists\|pool\|select\)(.*\));$/\1if (emulating) return \2;/' \
         bsrsparse.h > "$w/bsrsparse_emulated.h"
     {
-        section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
+        section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_QUANTISE/,/^#endif/d; /^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ int bsri_dev_user_mask' '^/. Philox4x32-10 for columns'
         from bsrsparse_kernels.cuh '^static __global__ .*bsri_fill_words' '^/. Where run i stands'
         from bsrsparse_kernels.cuh '^/. Word w of the candidates' '^/. a . b by 1'
@@ -240,7 +240,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
     exec "$w/attention_checks" "$@"
 fi
 {
-    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
+    section bsrsparse.h cuda-matrix-types | sed '/^#if BSRI_HAS_QUANTISE/,/^#endif/d; /^#if BSRI_HAS_CUDA_MAPS/,/^#endif/d; /^#if BSRI_HAS_MOE/,/^#endif/d; /^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices
