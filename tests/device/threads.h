@@ -66,7 +66,6 @@ struct __half {
 static __half __ushort_as_half(unsigned short u) { return {u}; }
 static float __half2float(__half h) { return bsri_f16_to_f32(h.u); }
 static float __uint_as_float(uint32_t u) { return bsri_bits_f32(u); }
-static float __int_as_float(int u) { return bsri_bits_f32((uint32_t)u); }
 static uint32_t __float_as_uint(float f) { return bsri_f32_bits(f); }
 static float __double2float_rz(double v) {
     const float f = (float)v;
