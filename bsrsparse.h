@@ -13983,8 +13983,9 @@ static void bsri_quantise_rows(const bsri_quantise *j, const bsri_quantise_line 
 static void bsri_quantise_walk(const bsri_quantise *j, const bsri_quantise_line *t, int store, int64_t part, int64_t parts,
                                float *cell) {
     const int64_t top = t->row * j->group_rows, end = bsri_min(top + j->group_rows, j->rows);
+    const int any = j->cols > 0 && (j->x.dense || j->x.sparse->nnz > 0); /* else there may be any number of rows and items */
     const int64_t br = j->x.dense || j->blocks ? 1 : j->x.sparse->block_rows;
-    const int64_t first = br == 1 ? top : top / br, lines = end > top ? bsri_ceil_div(end, br) - first : 0;
+    const int64_t first = br == 1 ? top : top / br, lines = any && end > top ? bsri_ceil_div(end, br) - first : 0;
     const int64_t all = lines * j->repeats, each = bsri_ceil_div(all, parts), last = bsri_min(all, part * each + each);
     int64_t i = part * each, n;
     for (; i < last; i += n) {
@@ -14138,7 +14139,8 @@ static bsr_status bsri_quantise_check_pair(const bsri_call *c, bsri_spans *set, 
     if (x.sparse->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_X, -1, 0);
     *batch = bsri_batch_none();
     BSRI_TRY(bsri_join(c, batch, x.sparse->batch_dims, x.sparse->batch, BSR_ARG_X));
-    return bsri_check_matrix_sizes(c, out.sparse, BSR_ARG_OUT);
+    BSRI_TRY(bsri_check_matrix(c, set, out.sparse, BSR_ARG_OUT, 0, BSRI_PATTERN)); /* its indices: scales are written */
+    return bsri_check_dtype(c, out.sparse->dtype, BSRI_REALS | BSRI_BYTES, BSR_ARG_OUT);
 }
 static bsr_status bsri_quantise_check(const bsri_call *c, uint32_t flags, bsr_operand x, bsr_operand out,
                                       const bsr_scales *scales, const bsr_dense *amax, int back) {
@@ -14257,6 +14259,7 @@ static bsr_status bsri_chain_plan(const bsri_call *call, bsri_chain *k, bsr_plan
     if (k->is_sampled) {
         BSRI_TRY(bsri_sampled_start(&c, &k->sampled, plan, step));
         if (k->maps) BSRI_TRY(bsri_map_start(&c, &k->map, p, step));
+        c.flags &= ~(uint32_t)BSR_EXEC_CONSTANT_MATRIX; /* the last product's values are this call's */
     } else {
         c.chained = BSRI_CHAIN_FIRST;
         BSRI_TRY(bsri_product_start(&c, &k->first, plan, step));
@@ -15788,10 +15791,15 @@ BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, 
 BSRI_SELDOM_END
 
 /* --- packings of weights of 4 bits --- */
+static uint32_t bsri_packed_word(const void *from, int64_t i) { /* at any address: mapped files */
+    uint32_t word;
+    memcpy(&word, (const char *)from + 4 * i, 4);
+    return word;
+}
 static int bsri_packed_number(int packing, const void *from, int64_t rows, int64_t cols, int64_t r, int64_t c) {
     if (packing == BSR_PACKING_PAIRS) return ((const uint8_t *)from)[r * (cols / 2) + c / 2] >> 4 * (c % 2) & 15;
-    if (packing == BSR_PACKING_GPTQ) return (int)(((const uint32_t *)from)[c / 8 * rows + r] >> 4 * (c % 8) & 15);
-    return (int)(((const uint32_t *)from)[c * (rows / 8) + r / 8] >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
+    if (packing == BSR_PACKING_GPTQ) return (int)(bsri_packed_word(from, c / 8 * rows + r) >> 4 * (c % 8) & 15);
+    return (int)(bsri_packed_word(from, c * (rows / 8) + r / 8) >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
 }
 static bsr_status bsri_unpack_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
     bsri_record(NULL, error, item, operand, index, value);
@@ -15861,7 +15869,7 @@ BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, c
     for (r = 0; r < rows; r++)
         for (g = 0; g < groups; g++) {
             const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
-            const uint32_t word = ((const uint32_t *)from)[g * (rows / 8) + r / 8];
+            const uint32_t word = bsri_packed_word(from, g * (rows / 8) + r / 8);
             to[r * groups + g] = (int8_t)((int)(word >> 4 * place & 15) + (packing == BSR_PACKING_GPTQ));
         }
     return BSR_OK;
@@ -17362,7 +17370,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_VALIDATE, exec));
     if (!m) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY, m->values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY | BSRI_BIT(BSR_U4), m->values ? BSRI_READ : BSRI_PATTERN));
     if (bsri_on_cuda(&c) && (c.flags & BSR_EXEC_CHECK_INDICES)) { /* in the stream, without waiting for it */
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
         return bsri_plan_simple(&c, &stop);
@@ -23502,6 +23510,7 @@ static bsri_choice bsri_flex_choose(const bsr_context *ctx, const bsri_dev_atten
     m->narrow = m->k_columns < w.head || m->v_columns < w.head;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
     if (p->items * m->p.tiles > 0x40000000) return bsri_no(BSR_WHY_SIZE);
+    if (p->slopes.data && (p->causal_offset > 0xffffff || p->causal_offset < -0xffffff)) return bsri_no(BSR_WHY_SIZE);
     c.tile_rows = rows, c.grid = bsri_ceil_div(p->items * m->p.tiles, joined ? 1 : 2), c.pdl = 1;
     c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), c.grid);
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
@@ -23698,8 +23707,8 @@ static bsri_choice bsri_weights_choose(const bsri_dev_weights *w, int compute, b
 /* Grids whose numbers do not change within 16 products: log2 of the products that share one; -1: others. */
 static int bsri_narrow_grid_bits(const bsri_scaling *s) {
     const int64_t group = s->along_group;
-    if (!s->of.data || !s->along || group > INT32_MAX / 2) return 31;
-    return group % 16 || group & (group - 1) ? -1 : bsri_mma_log2(group);
+    if (!s->of.data || !s->along) return 31;
+    return group > INT32_MAX / 2 || group % 16 || group & (group - 1) ? -1 : bsri_mma_log2(group);
 }
 static bsri_narrow_grid bsri_narrow_grid_of(const bsri_scaling *s) {
     bsri_narrow_grid g;
@@ -25218,6 +25227,7 @@ static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job,
     bsri_call inner = *c;
     bsr_plan asked;
     inner.exec = &exec, other.a = &plain, other.weights = 0, other.zero_after = 0;
+    inner.flags &= ~(uint32_t)BSR_EXEC_CONSTANT_MATRIX, inner.chained = 0; /* the launch before it writes its matrix */
     memset(&other.a_scales, 0, sizeof other.a_scales), memset(&other.a_zeros, 0, sizeof other.a_zeros);
     if (exec.plan) asked = *exec.plan, asked.flags &= ~BSR_PLAN_CONVERTS, exec.plan = &asked;
     if (exec.workspace) {
@@ -26477,7 +26487,7 @@ static bsr_status bsri_cuda_build_positions(const bsri_call *c, const bsri_dev_b
         BSRI_CUDA_NEXT(c, bsri_build_before, *d, d->parts, BSRI_CTA_WIDE);
     }
     if (d->rows) BSRI_CUDA_NEXT(c, bsri_build_crow, *d, work, BSRI_CTA_WIDE);
-    else BSRI_CUDA_NEXT(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA);
+    else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA); /* it waits for nobody itself */
     return BSR_OK;
 }
 /* What the caller is told. */
@@ -27565,6 +27575,7 @@ static bsr_status bsri_cuda_select(const bsri_call *c, const bsri_build *b, cons
     memset(&d, 0, sizeof d);
     d.q = s->scores ? *s->scores : *s->q, d.wide = j->wide, d.keys = j->keys, d.scale = j->scale;
     if (!s->scores) d.k = *s->k;
+    if (!s->scores && !d.k.data) d.k.data = (void *)(uintptr_t)16; /* of no columns: never read; null says that q is scores */
     d.top_p = s->top_p, d.threshold = s->threshold, d.group = j->group, d.k_group = j->k_group, d.fine_rows = j->fine_rows;
     d.fine_cols = j->fine_cols, d.top_k = s->top_k, d.first = s->first, d.local = s->local, d.causal_offset = s->causal_offset;
     d.combine = s->combine, d.flags = s->flags;
@@ -29164,6 +29175,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     if (dtype == BSR_U4 && op == BSR_OP_DENSE_ADDMM)
         return BSRI_HAS_WEIGHTS && block_cols % 2 == 0 && bsri_is_one_of(BSRI_OF_WEIGHTS & bsri_compiled_dtypes, out_dtype);
+    if (dtype == BSR_U4 && (op == BSR_OP_MAP || op == BSR_OP_REDUCE)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SUM_MM:

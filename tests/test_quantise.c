@@ -376,6 +376,31 @@ TEST(supports) {
     CHECK(!bsr_supports(ctx, BSR_OP_DEQUANTISE, BSR_F32, BSR_F16, 16, 16));
 }
 
+/* Scales that are written must not lie in an array that out is read by; what has no elements takes no time, however many lines. */
+TEST(edges) {
+    const bsr_context *ctx = t_context(0);
+    int32_t crow[2][2] = {{0, 1}, {0, 1}}, col[2][1] = {{0}, {0}};
+    float values[4] = {1, -2, 3, 4}, many[4] = {0};
+    int8_t codes[4] = {0};
+    bsr_matrix x = bsr_matrix_make(2, 2, 2, 2, 1, crow[0], col[0], BSR_I32, values, BSR_F32);
+    bsr_matrix out = bsr_matrix_make(2, 2, 2, 2, 1, crow[1], col[1], BSR_I32, codes, BSR_I8);
+    bsr_dense scale = bsr_dense_row_major(&crow[1][1], BSR_F32, 1, 1), wide = bsr_dense_row_major(values, BSR_F32, 0, 0);
+    bsr_dense narrow = bsr_dense_row_major(codes, BSR_I8, 0, 0);
+    bsr_scales s = BSR_ZERO;
+    bsr_exec e = t_exec(0);
+    s.scale = &scale;
+    bt_case("scales in out's row pointers");
+    CHECK_INT(bsr_quantise(ctx, 0, bsr_operand_sparse(&x), bsr_operand_sparse(&out), &s, NULL, &e), BSR_OVERLAP);
+    CHECK_INT(crow[1][1], 1), CHECK_INT(codes[0], 0);
+    bt_case("a type that there is not");
+    scale.data = many, out.dtype = 77;
+    CHECK_INT(bsr_quantise(ctx, 0, bsr_operand_sparse(&x), bsr_operand_sparse(&out), &s, NULL, &e), BSR_BAD_DTYPE);
+    CHECK_INT(t_error.operand, BSR_ARG_OUT);
+    bt_case("2^40 rows without columns");
+    wide.rows = narrow.rows = INT64_C(1) << 40;
+    CHECK_INT(bsr_quantise(ctx, 0, bsr_operand_dense(&wide), bsr_operand_dense(&narrow), &s, NULL, &e), BSR_OK);
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {{"dense", dense},
                                     {"large_groups", large_groups},
@@ -387,7 +412,8 @@ int main(int argc, char **argv) {
                                     {"strange_scales", strange_scales},
                                     {"empty", empty},
                                     {"errors", errors},
-                                    {"supports", supports}};
+                                    {"supports", supports},
+                                    {"edges", edges}};
     const int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
     return failed;

@@ -360,6 +360,18 @@ TEST(packings) {
     }
 }
 
+/* A matrix of pairs is one that can be validated; maps and reductions have none, and say so. */
+TEST(other_calls) {
+    const bsr_context *ctx = t_context(0);
+    int32_t crow[2] = {0, 1}, col[1] = {0};
+    uint8_t pairs[8] = {0};
+    bsr_matrix m = bsr_matrix_make(4, 4, 4, 4, 1, crow, col, BSR_I32, pairs, BSR_U4);
+    bsr_exec e = t_exec(0);
+    bt_case("validate, supports");
+    CHECK_INT(bsr_validate(ctx, &m, &e), BSR_OK);
+    CHECK(!bsr_supports(ctx, BSR_OP_MAP, BSR_U4, BSR_F32, 4, 4)), CHECK(!bsr_supports(ctx, BSR_OP_REDUCE, BSR_U4, BSR_F32, 4, 4));
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products},
@@ -369,6 +381,7 @@ int main(int argc, char **argv) {
         {"no_products", no_products},
         {"what_is_refused", what_is_refused},
         {"packings", packings},
+        {"other_calls", other_calls},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     if (bt.verbose) printf("largest error / bound: %.3g\n", ref_worst);

@@ -64,7 +64,6 @@ static void bsri_dev_store(void *base, int dtype, int64_t i, uint32_t v) {
     if (dtype == BSR_I8) ((uint8_t *)base)[i] = (uint8_t)v;
     else ((uint32_t *)base)[i] = v;
 }
-static float __int_as_float(int x) { return bsri_bits_f32((uint32_t)x); }
 static double __hiloint2double(int high, int low) {
     return __longlong_as_double((int64_t)((uint64_t)(uint32_t)high << 32 | (uint32_t)low));
 }
