@@ -384,7 +384,8 @@ TEST(edges) {
     int8_t codes[4] = {0};
     bsr_matrix x = bsr_matrix_make(2, 2, 2, 2, 1, crow[0], col[0], BSR_I32, values, BSR_F32);
     bsr_matrix out = bsr_matrix_make(2, 2, 2, 2, 1, crow[1], col[1], BSR_I32, codes, BSR_I8);
-    bsr_dense scale = bsr_dense_row_major(&crow[1][1], BSR_F32, 1, 1), wide = bsr_dense_row_major(values, BSR_F32, 0, 0);
+    bsr_dense scale = bsr_dense_row_major(&crow[1][1], BSR_F32, 1, 1);
+    bsr_dense wide = bsr_dense_row_major(values, BSR_F32, 0, 0);
     bsr_dense narrow = bsr_dense_row_major(codes, BSR_I8, 0, 0);
     bsr_scales s = BSR_ZERO;
     bsr_exec e = t_exec(0);
