@@ -376,7 +376,7 @@ TEST(supports) {
     CHECK(!bsr_supports(ctx, BSR_OP_DEQUANTISE, BSR_F32, BSR_F16, 16, 16));
 }
 
-/* Scales that are written must not lie in an array that out is read by; what has no elements takes no time, however many lines. */
+/* Scales that are written must not lie in what out is read by; what has no elements takes no time, however many lines. */
 TEST(edges) {
     const bsr_context *ctx = t_context(0);
     int32_t crow[2][2] = {{0, 1}, {0, 1}}, col[2][1] = {{0}, {0}};
