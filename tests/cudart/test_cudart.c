@@ -1454,7 +1454,7 @@ TEST(checked_indices) {
                  {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
                  {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}, {BSR_OP_CONV, 1}, {BSR_OP_CONV_WEIGHT_GRADIENT, 1},
                  {BSR_OP_CHAIN_MM, 1}, {BSR_OP_SAMPLED_CHAIN_MM, 1}, {BSR_OP_SAMPLED_GATED, 1},
-                 {BSR_OP_MAP, 1}, {BSR_OP_REDUCE, 1}, {BSR_OP_BLOCK_MASK, 0}};
+                 {BSR_OP_MAP, 1}, {BSR_OP_REDUCE, 1}, {BSR_OP_BLOCK_MASK, 0}, {BSR_OP_TO_BLOCK_LISTS, 1}};
     bsr_error error;
     bsr_context *ctx = create_on_hopper(&error);
     size_t i, k;
