@@ -16995,7 +16995,13 @@ __device__ __forceinline__ void bsri_quantise_join(uint32_t *words, int64_t key,
 /* All lines of all areas, each piece by a thread, which goes down `run` lines. STORE: multiplied and stored, by scales that are
    there; else their largest are looked for. */
 template <int V, bool STORE>
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_pass(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
+static __global__ void
+#if BSRI_MMA_FULL /* as BSRI_BOUNDS */
+__launch_bounds__(BSRI_CTA, 1)
+#else
+__launch_bounds__(BSRI_CTA)
+#endif
+    bsri_quantise_pass(const __grid_constant__ bsri_dev_quantise p BSRI_GATE) {
     constexpr int U = V == 8 ? 4 : V == 4 ? 4 : 8; /* lines that are asked for together */
     const int lanes = 1 << p.lane_bits, down = BSRI_CTA >> p.lane_bits;
     const bsr_dense &grid = STORE ? p.scale : p.most;
