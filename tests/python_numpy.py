@@ -255,6 +255,22 @@ def products_of_scipys_matrices():
 
 
 @case
+def packed_weights_come_to_blocks():
+    rng = np.random.default_rng(5)
+    numbers = rng.integers(0, 16, (16, 8)).astype(np.uint8)
+    crow, col = np.array([0, 1, 3, 3, 4], np.int32), np.array([1, 0, 1, 0], np.int32)
+    pairs = numbers[:, 0::2] | numbers[:, 1::2] << 4
+    words = sum(numbers[:, i].astype(np.uint32) << np.uint32(4 * i) for i in range(8)).astype(np.uint32)
+    for packing, packed in ((1, pairs), (2, words)):
+        values = bs.library().unpack_u4(packing, packed, crow, col, 16, 8, 4, 4)
+        for at, (r, c) in enumerate(((0, 1), (1, 0), (1, 1), (3, 0))):
+            block = numbers[4 * r:4 * r + 4, 4 * c:4 * c + 4]
+            equal(values[at], block[:, 0::2] | block[:, 1::2] << 4)
+    zeros = bs.library().unpack_zeros(2, 8, 1, np.array([0x76543210], np.uint32))
+    equal(zeros[:, 0], np.arange(1, 9, dtype=np.int8))
+
+
+@case
 def conversions_are_scipys():
     needs_scipy()
     for block in ((1, 1), (3, 3), (4, 2), (5, 7)):

@@ -193,6 +193,7 @@ int conv(ptr, f64, dense*, f64, u32, conv_shape*, matrix*, dense*, epilogue*, de
 int conv_weight_gradient(ptr, f64, matrix*, f64, conv_shape*, dense*, dense*, matrix*, exec*)
 int map(ptr, map_options*, f64, matrix*, f64, operand, matrix*, exec*) | int reduce(ptr, int, int, matrix*, dense*, exec*)
 int quantise(ptr, u32, operand, operand, scales*, dense*, exec*) | int dequantise(ptr, operand, scales*, operand, exec*)
+int unpack_u4(int, ptr, matrix*, error*) | int unpack_zeros(int, i64, i64, ptr, ptr, error*)
 int scatter_mm(ptr, dense*, dense*, scatter_indices*, dense*, exec*)
 int build_scatter_indices(ptr, matrix*, i64, scatter_indices*, exec*)
 int dense_scatter_mm(ptr, matrix*, dense*, scatter_indices*, dense*, exec*)
@@ -313,6 +314,20 @@ class Library:
 
     def kept_blocks(self, total, sparsity):
         return self.c.kept_blocks(total, sparsity)
+
+    def unpack_u4(self, packing, packed, crow, col, rows, cols, block_rows, block_cols):
+        """Packed weights (1: pairs, 2: GPTQ, 3: AWQ) as u4 in the blocks that crow and col name: bytes, two numbers each."""
+        values, record = np.empty((len(col), block_rows, block_cols // 2), np.uint8), Record()
+        m = self.c.matrix_make(rows, cols, block_rows, block_cols, len(col), address(crow), address(col), code_of(crow.dtype),
+                               address(values), 11)
+        self.check(self.c.unpack_u4(packing, address(packed), m, record), record)
+        return values
+
+    def unpack_zeros(self, packing, rows, groups, packed):
+        """Packed zero points (2: GPTQ, 3: AWQ) as i8 [rows x groups]."""
+        zeros, record = np.empty((rows, groups), np.int8), Record()
+        self.check(self.c.unpack_zeros(packing, rows, groups, address(packed), address(zeros), record), record)
+        return zeros
 
     def plan_string(self, plan):
         return self.line(self.c.plan_string, plan)
