@@ -51,6 +51,7 @@ static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int 
 /* Few CTAs of kernels with barriers: each of their threads is a coroutine. */
 #define BSRI_CUDA_NEXT(c, kernel, p, work, threads) \
     ((work) > 0 ? launch(kernel, p, work, threads, (threads) > BSRI_CTA ? 2 : 6) : (void)0)
+#define BSRI_CUDA_RUN BSRI_CUDA_NEXT
 #include "masks.inc"
 
 /* --- the operations --- */
