@@ -14,6 +14,24 @@ section() { # FILE NAME: from its anchor to the next
     [ -s "$w/section" ] || echo "#error $1 has no section $2"
     cat "$w/section"
 }
+works() { # FLAGS: do programs run that are compiled with them?
+    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
+    "$cxx" "$@" "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe"
+}
+aligned() { # the sanitizers that follow coroutines, where they are there
+    set -- -fsanitize=alignment,undefined -fno-sanitize-recover=all
+    ! works "$@" || echo "$@"
+}
+compiled() { # SOURCE, PROGRAM, FLAGS: else the script ends
+    source=$1 program=$2
+    shift 2
+    "$cxx" -std=c++17 "$@" -DBSRSPARSE_NO_SIMD -I. -Itests -I"$w" "tests/device/$source.cpp" -o "$w/$program" -lm 2> "$w/log" &&
+        return
+    head -n 30 "$w/log"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+}
+build() { compiled "$@" -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_OPENMP; } # kernels, which are no host code to warn of
 if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of memory do not follow coroutines
     shift
     {
@@ -24,15 +42,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
         section bsrsparse_kernels.cuh device-maps
         section bsrsparse.h cuda-maps | sed '/^#endif \/\* BSRI_CUDA/,$d'
     } > "$w/maps.inc"
-    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
-    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
-    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
-    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/maps_checks.cpp -o "$w/maps_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build maps_checks maps_checks -O1 $(aligned)
     exec "$w/maps_checks" "$@"
 fi
 if [ "${1:-}" = --quantise ]; then # bsr_quantise and bsr_dequantise
@@ -44,15 +54,7 @@ if [ "${1:-}" = --quantise ]; then # bsr_quantise and bsr_dequantise
         section bsrsparse_kernels.cuh device-quantise
         section bsrsparse.h cuda-quantise
     } > "$w/quantise.inc"
-    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
-    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
-    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
-    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/quantise_checks.cpp -o "$w/quantise_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build quantise_checks quantise_checks -O1 $(aligned)
     exec "$w/quantise_checks" "$@"
 fi
 from() { # FILE, START, END: expressions, lines from the first one to the one before the second
@@ -74,15 +76,7 @@ if [ "${1:-}" = --masks ]; then # block masks of attention; no sanitizer of memo
         from bsrsparse.h '^/. The device.s view of a builder' '^/. From bits to crow, columns and values'
         section bsrsparse.h cuda-masks | sed '/^#endif .. BSRI_CUDA/,$d'
     } > "$w/masks.inc"
-    aligned="-fsanitize=alignment,undefined -fno-sanitize-recover=all"
-    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
-    "$cxx" $aligned "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe" || aligned=
-    if ! "$cxx" -std=c++17 -O1 $aligned -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/masks_checks.cpp -o "$w/masks_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build masks_checks masks_checks -O1 $(aligned)
     exec "$w/masks_checks" "$@"
 fi
 if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
@@ -110,12 +104,7 @@ if [ "${1:-}" = --conv ]; then # bsr_conv and bsr_conv_weight_gradient
         from bsrsparse.h '^/. Asks for what runs best' '^/. As bsri_dev_product has it'
         section bsrsparse.h cuda-conv
     } | sed '/extern __shared__/d' > "$w/conv.inc"
-    if ! "$cxx" -std=c++17 -O1 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/conv_checks.cpp -o "$w/conv_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build conv_checks conv_checks -O1
     exec "$w/conv_checks" "$@"
 fi
 if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with scales and without
@@ -152,12 +141,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
-    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/scales_checks.cpp -o "$w/scales_checks$test" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build scales_checks "scales_checks$test" -O2 $test
     exec "$w/scales_checks$test" "$@"
 fi
 if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
@@ -185,12 +169,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
     section bsrsparse.h cuda-rows | sed '/^static .* bsri_cuda_\(ask_\)*attention(/,$d' > "$w/rows.inc"
-    if ! "$cxx" -std=c++17 -O1 ${SAN:-} -w -U_FORTIFY_SOURCE -DCHECKS="$of" -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/kernels_checks.cpp -o "$w/kernels_checks_$of" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build kernels_checks "kernels_checks_$of" -O1 ${SAN:-} -DCHECKS="$of"
     exec "$w/kernels_checks_$of" "$@"
 fi
 if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
@@ -200,12 +179,7 @@ if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
         sed -n '/^__device__ __forceinline__ void bsri_attention_store(const/,/^}/p' bsrsparse_kernels.cuh
         section bsrsparse_kernels.cuh attention-decode | sed '/extern __shared__/d'
     } > "$w/decode.inc"
-    if ! "$cxx" -std=c++17 -O2 -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/decode_checks.cpp -o "$w/decode_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build decode_checks decode_checks -O2
     exec "$w/decode_checks" "$@"
 fi
 if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of memory, as above
@@ -231,12 +205,7 @@ if [ "${1:-}" = --attention ]; then # bsr_attention's kernels; no sanitizer of m
     } | sed 's/extern __shared__/extern/' > "$w/attention.inc"
     test=
     [ "${1:-}" != --caches ] || { test=-DTEST_DECODE && shift; } # test_decode.c in place of test_attention.c
-    if ! "$cxx" -std=c++17 -O2 $test -w -U_FORTIFY_SOURCE -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. -Itests -I"$w" \
-        tests/device/attention_checks.cpp -o "$w/attention_checks" -lm 2> "$w/log"; then
-        head -n 30 "$w/log"
-        echo "0 passed, 1 failed, 0 skipped"
-        exit 1
-    fi
+    build attention_checks attention_checks -O2 $test
     exec "$w/attention_checks" "$@"
 fi
 {
@@ -250,17 +219,8 @@ fi
 } > "$w/device.inc"
 san=
 for s in -fsanitize=address,undefined -fsanitize=address; do
-    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
-    if "$cxx" $s "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe"; then
-        san="$s -fno-sanitize-recover=all"
-        break
-    fi
+    ! works $s || { san="$s -fno-sanitize-recover=all" && break; }
 done
-if ! "$cxx" -std=c++17 -O1 -g $san -Wall -Wextra -Wno-unused-function -Wno-unknown-pragmas \
-    -DBSRSPARSE_NO_SIMD -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32 -I. -Itests -I"$w" \
-    tests/device/device_checks.cpp -o "$w/device_checks" -lm 2> "$w/log"; then
-    head -n 30 "$w/log"
-    echo "0 passed, 1 failed, 0 skipped"
-    exit 1
-fi
+compiled device_checks device_checks -O1 -g $san -Wall -Wextra -Wno-unused-function -Wno-unknown-pragmas \
+    -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32
 "$w/device_checks" "$@"

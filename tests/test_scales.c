@@ -4,13 +4,13 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
 #include "ref64.h"
+#include "scale_cases.h"
 
 static const int bytes[] = {BSR_E4M3, BSR_E5M2, BSR_I8}, results[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_E4M3, BSR_E5M2};
 static const int floats[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64};
 
 enum { ONE, ROWS, COLS, ALONG, SQUARE, ANY, BLOCK, IN_BLOCK, KINDS }; /* the last two: of stored blocks */
 static const char *const kinds[] = {"one", "rows", "columns", "1 x 128", "128 x 128", "groups", "blocks", "in blocks"};
-static int64_t groups_of(int64_t size, int64_t group) { return group ? (size + group - 1) / group : 1; }
 /* Scales of an operand rows x cols by these groups (of a block, where a has them), in memory of the case. */
 static bsr_scales scales_by(int64_t group_rows, int64_t group_cols, int blocks, int dtype, int64_t rows, int64_t cols,
                             const bsr_matrix *a, t_shape batch, int fill) {
@@ -307,16 +307,6 @@ TEST(no_products) {
         if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, 0);
     }
-}
-static void refused(bsr_status status, int item, int operand, const bsr_scales *sa, const bsr_scales *sb, const bsr_matrix *a,
-                    const bsr_dense *b, int out_type) {
-    bsr_epilogue e = BSR_ZERO;
-    bsr_exec exec = t_exec(0);
-    bsr_dense out = t_output(out_type, a->rows, b->cols, ROW, NO_BATCH);
-    e.a_scales = sa, e.b_scales = sb;
-    CHECK_INT(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, a, b, &e, &out, &exec), status);
-    CHECK_INT(t_error.item, item), CHECK_INT(t_error.operand, operand);
-    CHECK(t_all_poison(out.data));
 }
 TEST(what_is_refused) {
     const t_spec s = t_spec_of(BSR_E4M3, 8, 8, 3, 4, 5), wide = t_spec_of(BSR_F16, 8, 8, 3, 4, 5);

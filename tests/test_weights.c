@@ -4,13 +4,13 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
 #include "ref64.h"
+#include "scale_cases.h"
 
 static const int stored[] = {BSR_U4, BSR_I8, BSR_E4M3, BSR_E5M2}, dense[] = {BSR_BF16, BSR_F16, BSR_F32};
 static const int floats[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64}, points[] = {BSR_F32, BSR_I8, BSR_I32, BSR_BF16, BSR_F16};
 
 enum { ONE, ROWS, ALONG_32, ALONG_64, ALONG_128, SQUARE, ANY, BLOCK, IN_BLOCK, KINDS }; /* the last two: of stored blocks */
 static const char *const kinds[] = {"one", "rows", "1 x 32", "1 x 64", "1 x 128", "128 x 128", "groups", "blocks", "in blocks"};
-static int64_t groups_of(int64_t size, int64_t group) { return group ? (size + group - 1) / group : 1; }
 /* u4: bytes of any value, of matrices half as wide. */
 static bsr_matrix weights_of(t_spec s, int type) {
     bsr_matrix m;
@@ -223,16 +223,6 @@ TEST(no_products) {
                                    &exec)))
             REF_COMPARE(&out, &want, 0);
     }
-}
-static void refused(bsr_status status, int item, int operand, const bsr_scales *sa, const bsr_scales *sb, const bsr_matrix *a,
-                    const bsr_dense *b, int out_type) {
-    bsr_epilogue e = BSR_ZERO;
-    bsr_exec exec = t_exec(0);
-    bsr_dense out = t_output(out_type, a->rows, b->cols, ROW, NO_BATCH);
-    e.a_scales = sa, e.b_scales = sb;
-    CHECK_INT(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, a, b, &e, &out, &exec), status);
-    CHECK_INT(t_error.item, item), CHECK_INT(t_error.operand, operand);
-    CHECK(t_all_poison(out.data));
 }
 TEST(what_is_refused) {
     bsr_matrix a, m, f8;

@@ -987,14 +987,19 @@ TF bool gm_lists_repeat(const bsr_block_lists *l, const bsr_matrix *m) {
     }
     return false;
 }
-TF bsr_status gm_from_block_lists(const bsr_context *ctx, const bsr_block_lists *l, bsr_matrix *m, uint8_t *kind,
-                                  const bsr_exec *exec) {
-    gm_call g("bsr_from_block_lists", ctx, exec);
+/* What a query of a call says, on the CPU. */
+template <class F> static bsr_status gm_asked(const bsr_exec *exec, const F &call) {
     bsr_plan plan = BSR_ZERO;
     bsr_exec ask = exec ? *exec : bsr_exec();
     bsr_error error;
     ask.query = &plan, ask.error = &error, ask.plan = nullptr;
-    if (ctx && bsr_from_block_lists(ctx, l, m, kind, &ask) == BSR_OK && gm_lists_repeat(l, m)) {
+    return call(&ask);
+}
+TF bsr_status gm_from_block_lists(const bsr_context *ctx, const bsr_block_lists *l, bsr_matrix *m, uint8_t *kind,
+                                  const bsr_exec *exec) {
+    gm_call g("bsr_from_block_lists", ctx, exec);
+    const auto asked = [&](const bsr_exec *e) { return bsr_from_block_lists(ctx, l, m, kind, e); };
+    if (ctx && gm_asked(exec, asked) == BSR_OK && gm_lists_repeat(l, m)) {
         gm.contents++;
         return bsr_from_block_lists(ctx, l, m, kind, exec);
     }
@@ -1007,11 +1012,8 @@ TF bsr_status gm_from_block_lists(const bsr_context *ctx, const bsr_block_lists 
 TF bsr_status gm_to_block_lists(const bsr_context *ctx, const bsr_matrix *m, const uint8_t *kind, const bsr_block_lists *l,
                                 const bsr_exec *exec) {
     gm_call g("bsr_to_block_lists", ctx, exec);
-    bsr_plan plan = BSR_ZERO;
-    bsr_exec ask = exec ? *exec : bsr_exec();
-    bsr_error error;
-    ask.query = &plan, ask.error = &error, ask.plan = nullptr;
-    if (ctx && bsr_to_block_lists(ctx, m, kind, l, &ask) == BSR_CAPACITY) {
+    const auto asked = [&](const bsr_exec *e) { return bsr_to_block_lists(ctx, m, kind, l, e); };
+    if (ctx && gm_asked(exec, asked) == BSR_CAPACITY) {
         gm.contents++;
         return bsr_to_block_lists(ctx, m, kind, l, exec);
     }
