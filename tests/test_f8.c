@@ -323,6 +323,7 @@ TEST(who_takes_them) {
     int32_t crow[] = {0, 1}, col[] = {0};
     uint8_t bytes[64];
     float floats[64];
+    double doubles[16] = {0}; // f64 must stand at whole 8 bytes
     bsr_matrix a = bsr_matrix_make(4, 4, 4, 4, 1, crow, col, BSR_I32, bytes, BSR_E4M3), f = a;
     bsr_dense b = bsr_dense_row_major(bytes + 16, BSR_E5M2, 4, 4), y = bsr_dense_row_major(floats, BSR_F32, 4, 4);
     bsr_dense q = bsr_dense_row_major(bytes + 32, BSR_E4M3, 4, 4);
@@ -336,7 +337,7 @@ TEST(who_takes_them) {
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_MISMATCH);
     b.dtype = BSR_E4M3, y.dtype = BSR_F64;
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE), CHECK_INT(error.item, BSR_ITEM_DTYPE_OUT);
-    y.dtype = BSR_F32, b = bsr_dense_row_major(floats, BSR_F64, 4, 4), y.data = floats + 48;
+    y.dtype = BSR_F32, b = bsr_dense_row_major(doubles, BSR_F64, 4, 4);
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_BAD_DTYPE);
     CHECK_INT(bsr_softmax(ctx, 1, &a, NULL, &f, &e), BSR_BAD_DTYPE);
     CHECK_INT(bsr_attention(ctx, 0, &q, &q, &q, &f, NULL, &y, NULL, &e), BSR_BAD_DTYPE);
