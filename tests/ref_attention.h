@@ -331,4 +331,63 @@ TF void ref_gradients_extra(ref_gradients *c, int lse, int bias, int scores, int
     if (scores) c->d_scores = ref_scores_of(&c->mask, &c->whole, scores_dtype), c->extra.d_scores = &c->d_scores;
 }
 
+/* Parts of one attention, and their merge. */
+enum { REF_PARTS = 5 };
+typedef struct ref_merge {
+    bsr_dense x[REF_PARTS], y[REF_PARTS], out, lse;
+    int parts;
+    ref_result want, norm; /* of out, of lse */
+} ref_merge;
+/* out[] and lse[] of parts in `dtype`, out in type `to`; some rows of a part, and all parts of every eighth row, attend to nothing.
+   in_place: the result stands where the first part stood. */
+TF void ref_merge_draw(ref_merge *g, int dtype, int to, int parts, int64_t rows, int64_t dv, t_shape b, int in_place) {
+    const int norm = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+    int64_t n, i, d;
+    int p;
+    g->parts = parts;
+    for (p = 0; p < parts; p++) {
+        bsr_dense *x = &g->x[p], *y = &g->y[p];
+        *x = t_random(in_place ? to : dtype, rows, dv, (int)bt_below(LAYOUTS), p && bt_below(3) == 0 ? NO_BATCH : b, 0, FILL_SIGNED);
+        *y = t_random(norm, rows, 1, (int)bt_below(LAYOUTS), b, 0, FILL_SIGNED);
+        for (n = 0; n < t_items(&b); n++)
+            for (i = 0; i < rows; i++) {
+                const int idle = i % 8 == 5 || bt_below(4) == 0;
+                t_set(y, n, i, 0, idle ? -(double)INFINITY : 30 * t_get(y, n, i, 0));
+                for (d = 0; d < dv && i % 8 == 5 && !(in_place && p == 0); d += 3) t_set(x, x->batch_dims ? n : 0, i, d, (double)NAN);
+            }
+    }
+    g->out = in_place ? g->x[0] : t_output(to, rows, dv, (int)bt_below(LAYOUTS), b);
+    g->lse = in_place ? g->y[0] : t_output(norm, rows, 1, (int)bt_below(LAYOUTS), b);
+    if (in_place) bt_mark_output(g->out.data), bt_mark_output(g->lse.data);
+}
+TF void ref_merge_row(ref_merge *g, int f64, int64_t n, int64_t i) {
+    const double u = f64 ? REF_U64 : 0x1p-24;
+    ref_real all = 0;
+    double top;
+    int64_t d;
+    int p;
+    for (p = 0; p < g->parts; p++) all += expl((ref_real)t_get(&g->y[p], n, i, 0));
+    top = (double)logl(all);
+    *ref_at(&g->norm.want, n, i, 0) = all > 0 ? top : -(double)INFINITY;
+    *ref_at(&g->norm.bound, n, i, 0) = all > 0 ? 8 * 0x1p-53 * (fabs(top) + 30) : 0;
+    for (p = 0; p < g->parts; p++) {
+        const bsr_dense *x = &g->x[p];
+        const double v = t_get(&g->y[p], n, i, 0), share = (double)(expl((ref_real)v) / all);
+        for (d = 0; d < x->cols && v > -(double)INFINITY; d++) {
+            const double part = share * t_get(x, x->batch_dims ? n : 0, i, d);
+            *ref_at(&g->want.want, n, i, d) += part;
+            *ref_at(&g->want.bound, n, i, d) += (g->parts + 8 + 4 * fabs(v - top)) * u * fabs(part) + 1e-45 * !f64;
+        }
+    }
+}
+/* What the merge is to give: before the call, as it may stand in place. */
+TF void ref_merge_want(ref_merge *g) {
+    const t_shape b = t_dense_batch(&g->out);
+    int64_t n, i;
+    g->want.want = ref_new(b, g->out.rows, g->out.cols), g->want.bound = ref_new(b, g->out.rows, g->out.cols);
+    g->norm.want = ref_new(b, g->out.rows, 1), g->norm.bound = ref_new(b, g->out.rows, 1);
+    for (n = 0; n < t_items(&b); n++)
+        for (i = 0; i < g->out.rows; i++) ref_merge_row(g, g->out.dtype == BSR_F64, n, i);
+}
+
 #endif

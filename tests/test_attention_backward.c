@@ -552,82 +552,20 @@ TEST(options_refused) {
         }
 }
 
-/* Keys cut into windows of a causal mask, or into parts by kinds: merged, in place or not, they are the whole. */
+/* Merged, in place or not, parts are the whole. */
 TEST(merge) {
     int k;
     for (k = 0; k < 40; k++) {
-        const int t = k % 4, parts = (int)bt_range(1, 5), in_place = k / 4 % 2, f64 = dtypes[t] == BSR_F64;
-        const int64_t rows = 8 * bt_range(1, 20), dv = k % 5 ? bt_range(1, 40) : 300;
-        const t_shape b = t_batch(1, 2, 0, 0, 0);
-        const int to = f64 ? BSR_F64 : k & 8 ? BSR_F32 : dtypes[t], norm = f64 ? BSR_F64 : BSR_F32;
-        ref_result want, lse;
-        bsr_dense x[5], y[5], sum, top;
+        const int type = dtypes[k % 4], in_place = k / 4 % 2, to = k & 8 && type != BSR_F64 ? (int)BSR_F32 : type;
+        ref_merge g;
         bsr_exec e = t_exec(0);
-        int64_t n, i, d;
-        int p;
-        bt_case("%d: %d parts", k, parts);
-        for (p = 0; p < parts; p++) {
-            x[p] = t_random(in_place ? to : dtypes[t], rows, dv, (int)bt_below(LAYOUTS), p && bt_below(3) == 0 ? NO_BATCH : b, 0,
-                            FILL_SIGNED);
-            y[p] = t_random(norm, rows, 1, (int)bt_below(LAYOUTS), b, 0, FILL_SIGNED);
-            for (n = 0; n < 2; n++)
-                for (i = 0; i < rows; i++) { /* some rows of a part, and all parts of every eighth, attend to nothing */
-                    const int idle = i % 8 == 5 || bt_below(4) == 0;
-                    t_set(&y[p], n, i, 0, idle ? -(double)INFINITY : 30 * t_get(&y[p], n, i, 0));
-                    for (d = 0; d < dv && i % 8 == 5 && d % 3 == 0 && !(in_place && p == 0); d++)
-                        t_set(&x[p], x[p].batch_dims ? n : 0, i, d, (double)NAN);
-                }
-        }
-        want.want = ref_new(b, rows, dv), want.bound = ref_new(b, rows, dv);
-        lse.want = ref_new(b, rows, 1), lse.bound = ref_new(b, rows, 1);
-        for (n = 0; n < 2; n++)
-            for (i = 0; i < rows; i++) {
-                const double u = f64 ? REF_U64 : 0x1p-24;
-                ref_real all = 0;
-                for (p = 0; p < parts; p++) all += expl((ref_real)t_get(&y[p], n, i, 0));
-                *ref_at(&lse.want, n, i, 0) = all > 0 ? (double)logl(all) : -(double)INFINITY;
-                *ref_at(&lse.bound, n, i, 0) = all > 0 ? 8 * 0x1p-53 * (fabs((double)logl(all)) + 30) : 0;
-                for (d = 0; d < dv; d++)
-                    for (p = 0; p < parts; p++) {
-                        const double v = t_get(&y[p], n, i, 0);
-                        double share;
-                        if (!(v > -(double)INFINITY)) continue;
-                        share = (double)(expl((ref_real)v) / all);
-                        *ref_at(&want.want, n, i, d) += share * t_get(&x[p], x[p].batch_dims ? n : 0, i, d);
-                        *ref_at(&want.bound, n, i, d) += (parts + 8 + 4 * fabs(v - (double)logl(all))) * u * share *
-                                                             fabs(t_get(&x[p], x[p].batch_dims ? n : 0, i, d)) + 1e-45 * !f64;
-                    }
-            }
-        sum = in_place ? x[0] : t_output(to, rows, dv, (int)bt_below(LAYOUTS), b);
-        top = in_place ? y[0] : t_output(norm, rows, 1, (int)bt_below(LAYOUTS), b);
-        if (in_place) bt_mark_output(sum.data), bt_mark_output(top.data);
-        if (!RUN_OK(bsr_attention_merge(t_any_context(), parts, x, y, &sum, &top, &e))) continue;
-        REF_COMPARE(&sum, &want, 0);
-        REF_COMPARE(&top, &lse, 0);
-    }
-}
-TEST(merge_refused) {
-    bsr_dense x[2], y[2], out, lse;
-    bsr_exec e = t_exec(0);
-    int k;
-    for (k = 0; k < 8; k++) {
-        static const int items[8] = {BSR_ITEM_TERM_COUNT,         BSR_ITEM_TERM_COUNT,         BSR_ITEM_ROWS_MISMATCH,
-                                     BSR_ITEM_COLS_MISMATCH,      BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ITEM_DTYPE_NOT_ACCEPTED,
-                                     BSR_ITEM_OVERLAP,            BSR_ITEM_BATCH_EXTRA};
-        int i;
         bt_case("%d", k);
-        for (i = 0; i < 2; i++)
-            x[i] = t_random(BSR_F32, 6, 5, ROW, NO_BATCH, 0, FILL_SIGNED),
-            y[i] = t_random(BSR_F32, 6, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
-        out = t_output(BSR_F32, 6, 5, ROW, NO_BATCH), lse = t_output(BSR_F32, 6, 1, ROW, NO_BATCH);
-        if (k == 2) y[1].rows = 5;
-        if (k == 3) x[1].cols = 4;
-        if (k == 4) x[1].dtype = BSR_BF16;
-        if (k == 5) out.dtype = BSR_F16;
-        if (k == 6) out = x[1], out.data = (float *)x[1].data + 5;
-        if (k == 7) y[0] = t_random(BSR_F32, 6, 1, ROW, t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
-        CHECK(bsr_attention_merge(t_context(0), k == 0 ? 0 : k == 1 ? 29 : 2, x, y, &out, &lse, &e) != BSR_OK);
-        CHECK_INT(t_error.item, items[k]);
+        ref_merge_draw(&g, type, to, (int)bt_range(1, REF_PARTS), 8 * bt_range(1, 20), k % 5 ? bt_range(1, 40) : 300,
+                       t_batch(1, 2, 0, 0, 0), in_place);
+        ref_merge_want(&g);
+        if (!RUN_OK(bsr_attention_merge(t_any_context(), g.parts, g.x, g.y, &g.out, &g.lse, &e))) continue;
+        REF_COMPARE(&g.out, &g.want, 0);
+        REF_COMPARE(&g.lse, &g.norm, 0);
     }
 }
 
@@ -695,7 +633,6 @@ int main(int argc, char **argv) {
         {"identities", identities},
         {"refused", refused},
         {"merge", merge},
-        {"merge_refused", merge_refused},
         {"options_refused", options_refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

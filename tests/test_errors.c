@@ -24,6 +24,8 @@
     X(SOFTMAX, softmax, "")                   \
     X(SOFTMAX_BACKWARD, softmax_backward, "") \
     X(ATTENTION, attention, "")               \
+    X(GRADIENTS, attention_backward, "")      \
+    X(MERGE, attention_merge, "")             \
     X(MAP, map, "")                           \
     X(REDUCE, reduce, "")                     \
     X(QUANTISE, quantise, "")                 \
@@ -97,6 +99,8 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_scales scales;
     bsr_dense factors, bytes_in;
     const bsr_dense *pup, *pweights;
+    bsr_dense d_out, dq, dk, dv, partial[2], norms[2]; /* of attention's gradients, of a merge */
+    const bsr_dense *plse, *pd_out, *pdq, *pdk, *pdv, *ppartials, *pnorms;
     int kind, over, act;
     bsr_layout layout;
     double alpha, beta, scale, sparsity;
@@ -223,6 +227,14 @@ static fixture fixture_new(int call) {
         f.x = dense_in(6, 7), f.y = dense_in(12, 7);
         f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
     }
+    if (call == GRADIENTS) {
+        f.x = dense_in(6, 7), f.y = dense_in(12, 7), f.out = dense_in(6, 5), f.lse = dense_in(6, 1), f.d_out = dense_in(6, 5);
+        f.dq = dense_out(&f, 6, 7), f.dk = dense_out(&f, 12, 7), f.dv = dense_out(&f, 12, 5);
+    }
+    if (call == MERGE) {
+        f.partial[0] = dense_in(6, 5), f.partial[1] = dense_in(6, 5), f.norms[0] = dense_in(6, 1), f.norms[1] = dense_in(6, 1);
+        f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
+    }
     if (call == TO_DENSE) f.out = dense_out(&f, 6, 12);
     if (call >= FROM_DENSE && call <= PRUNE_SPARSE) f.m = build_target(&f);
     if (call == TO_CSR || call == TO_COO) { /* room for all entries, and their rows */
@@ -263,6 +275,8 @@ static void fixture_point(fixture *f) {
     f->pa = &f->a, f->pp = &f->s, f->pt = &f->t, f->pm = &f->m, f->pb = &f->b, f->pc = &f->c, f->px = &f->x, f->py = &f->y,
     f->pz = &f->z;
     f->pinput = &f->input, f->pout = &f->out, f->pup = &f->up, f->pweights = &f->weights, f->pr = &f->r;
+    f->plse = &f->lse, f->pd_out = &f->d_out, f->pdq = &f->dq, f->pdk = &f->dk, f->pdv = &f->dv;
+    f->ppartials = f->partial, f->pnorms = f->norms;
     f->plists = &f->lists, f->select.scores = &f->source;
     f->scales.scale = &f->factors, f->pgate_out = &f->gate_out, f->pup_out = &f->up_out;
     f->count = 2, memset(f->terms, 0, sizeof f->terms);
@@ -294,7 +308,11 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case SAMPLED: return bsr_sampled_addmm(f->ctx, f->beta, f->pp, f->alpha, f->px, f->py, f->pt, e);
         case SOFTMAX: return bsr_softmax(f->ctx, f->scale, f->pa, &f->softmax, f->pt, e);
         case SOFTMAX_BACKWARD: return bsr_softmax_backward(f->ctx, f->scale, f->pa, f->pp, f->pt, e);
-        case ATTENTION: return bsr_attention(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, &f->lse, e);
+        case ATTENTION: return bsr_attention(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, f->plse, e);
+        case GRADIENTS:
+            return bsr_attention_backward(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, f->plse, f->pd_out,
+                                          f->pdq, f->pdk, f->pdv, e);
+        case MERGE: return bsr_attention_merge(f->ctx, f->count, f->ppartials, f->pnorms, f->pout, f->plse, e);
         case MAP: {
             bsr_operand y;
             y.sparse = f->pp, y.dense = f->map_dense;
@@ -547,7 +565,7 @@ TEST(every_call) {
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
         CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_DEQUANTISE),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
-        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD) ||
+        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= GRADIENTS && call != BACKWARD) ||
                                    call == CONV || call == CONV_WEIGHTS || call == GATED ||
                                    (call == DENSE_SCATTER && LISTS_ARE_ROWS));
         CHECK(!plan.workspace_bytes || (plan.flags & FOR_SPEED)); /* those are for speed alone */
@@ -1035,6 +1053,31 @@ TEST(bad_attention) {
         f->x.batch[0] = 3; f->out.batch[0] = f->lse.batch[0] = 3; f->y.batch[0] = f->z.batch[0] = 2;
         f->x.rows = f->out.rows = f->lse.rows = 6; f->out.batch_stride[0] = 30; f->lse.batch_stride[0] = 6);
 }
+TEST(bad_attention_backward) { /* more in test_attention_backward.c */
+    BAD(GRADIENTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Q, -1, 0, f->px = NULL);
+    BAD(GRADIENTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MASK, -1, 0, f->pa = NULL);
+    BAD(GRADIENTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(GRADIENTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_LSE, -1, 0, f->plse = NULL);
+    BAD(GRADIENTS, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_D_OUT, -1, 0, f->pd_out = NULL);
+    BAD(GRADIENTS, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, 6, f->y.cols = 6);
+    BAD(GRADIENTS, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_D_OUT, -1, 5, f->d_out.rows = 5);
+    BAD(GRADIENTS, BSR_ITEM_COLS_MISMATCH, BSR_ARG_DK, -1, 6, f->dk.cols = 6);
+    BAD(GRADIENTS, BSR_ITEM_OVERLAP, BSR_ARG_DV, ANY, ANY, f->dv.data = f->dk.data);
+}
+TEST(bad_merges) {
+    BAD(MERGE, BSR_ITEM_TERM_COUNT, BSR_ARG_X, -1, 0, f->count = 0);
+    BAD(MERGE, BSR_ITEM_TERM_COUNT, BSR_ARG_X, -1, 29, f->count = 29);
+    BAD(MERGE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->ppartials = NULL);
+    BAD(MERGE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Y, -1, 0, f->pnorms = NULL);
+    BAD(MERGE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(MERGE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_Y, -1, 5, f->norms[1].rows = 5);
+    BAD(MERGE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_X, -1, 4, f->partial[1].cols = 4);
+    BAD(MERGE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_LSE, -1, 2, f->lse.cols = 2; f->lse.rows = 6; f->lse.row_stride = 2);
+    BAD(MERGE, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_X, -1, BSR_BF16, f->partial[1].dtype = BSR_BF16);
+    BAD(MERGE, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_OUT, -1, BSR_F16, f->out.dtype = BSR_F16);
+    BAD(MERGE, BSR_ITEM_OVERLAP, BSR_ARG_OUT, ANY, ANY, f->out = f->partial[1]; f->out.data = (float *)f->out.data + 5);
+    BAD(MERGE, BSR_ITEM_BATCH_EXTRA, BSR_ARG_Y, 0, 2, f->norms[0].batch_dims = 1; f->norms[0].batch[0] = 2);
+}
 TEST(bad_maps) {
     BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
     BAD(CHAIN, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
@@ -1186,7 +1229,8 @@ TEST(bad_conversions) {
 TEST(any_pointer) {
 #define AT(x) offsetof(fixture, x)
     static const size_t handed[] = {AT(ctx), AT(pa), AT(pp), AT(pt), AT(pm), AT(pb), AT(pc), AT(px), AT(py), AT(pz), AT(pinput),
-                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask),
+                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask), AT(plse), AT(pd_out),
+                                    AT(pdq), AT(pdk), AT(pdv), AT(ppartials), AT(pnorms),
                                     AT(indices.c_indices), AT(indices.r_offsets), AT(indices.p_indices), AT(indices.q_indices)};
     static const size_t data[] = {AT(a.crow_indices), AT(a.col_indices), AT(a.values), AT(s.crow_indices), AT(s.col_indices),
                                   AT(s.values), AT(t.crow_indices), AT(t.col_indices), AT(t.values), AT(m.crow_indices),
@@ -1194,7 +1238,8 @@ TEST(any_pointer) {
                                   AT(right.data), AT(bias.data), AT(x.data), AT(y.data), AT(z.data), AT(out.data), AT(lse.data),
                                   AT(rel.data), AT(key.data), AT(blocks.data), AT(db.data), AT(source.data),
                                   AT(up.data), AT(weights.data), AT(gate_out.values), AT(up_out.values), AT(r.counts),
-                                  AT(r.offsets), AT(r.row_of), AT(r.slot_of), AT(r.status),
+                                  AT(r.offsets), AT(r.row_of), AT(r.slot_of), AT(r.status), AT(d_out.data), AT(dq.data), AT(dk.data), AT(dv.data),
+                                  AT(partial[0].data), AT(partial[1].data), AT(norms[0].data), AT(norms[1].data),
                                   AT(first), AT(second), AT(values), AT(buffer)};
     size_t k, pointers = BT_COUNT(handed) + BT_COUNT(data);
     int call, off;
@@ -1320,7 +1365,8 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
 TEST(structure_mutators) {
     static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
                                 SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
-                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE,   CONV,    GATED};
+                                TRANSPOSED, SCHEDULE, INDICES,          MAP,       REDUCE,   CONV,    GATED,
+                                GRADIENTS};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -1413,7 +1459,7 @@ static void add_matrix(field *list, int *n, bsr_matrix *m, int alone) { /* alone
 static int collect(fixture *f, field *list, int call) {
     int n = 0;
     if (call != SCATTER && call != SDD && call != SAMPLED && call != CONV_WEIGHTS && (call < GATED || call >= VALIDATE) &&
-        call != ROUTE && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
+        call != MERGE && call != ROUTE && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT)
         add_matrix(list, &n, &f->a, call == VALIDATE || call >= TRANSPOSED);
     if (call == SAMPLED || call == SOFTMAX_BACKWARD || call == MAP || call == CONV_WEIGHTS) add_matrix(list, &n, &f->s, 0);
     add_matrix(list, &n, &f->t, 0);
@@ -1423,10 +1469,16 @@ static int collect(fixture *f, field *list, int call) {
         add_dense(list, &n, &f->input), add_dense(list, &n, &f->left), add_dense(list, &n, &f->right),
             add_dense(list, &n, &f->bias);
     if (call == SCATTER) add_dense(list, &n, &f->blocks);
-    if (call == SDD || call == SAMPLED || call == ATTENTION || call == CONV_WEIGHTS)
+    if (call == SDD || call == SAMPLED || call == ATTENTION || call == GRADIENTS || call == CONV_WEIGHTS)
         add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
-    if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
-    if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
+    if (call == ATTENTION || call == GRADIENTS) add_dense(list, &n, &f->z);
+    if (call == ATTENTION || call == GRADIENTS || call == MERGE) add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
+    if (call == GRADIENTS) {
+        add_dense(list, &n, &f->d_out), add_dense(list, &n, &f->dq);
+        add_dense(list, &n, &f->dk), add_dense(list, &n, &f->dv);
+    }
+    if (call == MERGE) add_dense(list, &n, &f->partial[1]), add_dense(list, &n, &f->norms[1]);
+    if (call == SOFTMAX || call == ATTENTION || call == GRADIENTS) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
     if (call == TO_DENSE || call == REDUCE) add_dense(list, &n, &f->out);
     if (call == GATED) {
         add_dense(list, &n, &f->x), add_dense(list, &n, &f->y), add_dense(list, &n, &f->up);
@@ -2152,6 +2204,8 @@ int main(int argc, char **argv) {
         {"bad_sampled", bad_sampled},
         {"bad_rows", bad_rows},
         {"bad_maps", bad_maps}, {"bad_attention", bad_attention},
+        {"bad_attention_backward", bad_attention_backward},
+        {"bad_merges", bad_merges},
         {"bad_conversions", bad_conversions},
         {"structure_mutators", structure_mutators},
         {"any_number_anywhere", any_number_anywhere},

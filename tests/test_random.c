@@ -6,6 +6,7 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
 #include "operations.h"
+#include "ref_attention.h"
 #include "ref_maps.h"
 #include "ref_conv.h"
 #include "ref_moe.h"
@@ -595,6 +596,41 @@ static void attention(int turn, int plain) {
              (REF_COMPARE(&out, &want, REF_MAY_BE_ZERO), REF_COMPARE(&lse, &norm, REF_MAY_BE_ZERO)));
 }
 static void random_attention(int turn) { attention(turn / 2, turn % 2); }
+/* Gradients of attention with some options; with all of them: test_attention_backward.c. */
+static bsr_status gradients(const bsr_context *ctx, const ref_gradients *g, const bsr_exec *e) {
+    poison(g->dq.data), poison(g->dk.data);
+    if (g->has_bias) poison(g->d_bias.data);
+    if (g->has_scores) poison(g->d_scores.values);
+    return bsr_attention_backward(ctx, g->scale, &g->q, &g->k, &g->v, &g->mask, &g->o, &g->out, &g->lse, &g->d_out, &g->dq, &g->dk,
+                                  &g->dv, e);
+}
+static void random_attention_backward(int turn) {
+    const int type = a_float(turn);
+    const int64_t d = easy ? one_of(64, 64, 32, 128) : bt_range(1, 70), dv = bt_below(2) ? d : bt_range(1, 40);
+    t_spec s = some_spec(type, FILL_SIGNED, 70);
+    t_shape b = s.batch, bk = b;
+    ref_gradients g;
+    bsr_dense rel;
+    if (!s.r) s.r = 1;
+    if (!s.c) s.c = 1;
+    if (b.dims && bt_below(2)) bk.n[b.dims - 1] = 1; /* heads share keys */
+    s.batch = narrowed(b), s.nnz = s.r * s.c * bt_range(10, 100) / 100, describe(&s, "");
+    g = ref_gradients_new(&s, type, s.r * s.block_rows, s.c * s.block_cols, d, dv, b, bk, bk, b, (int)bt_below(2));
+    rel = t_random(type, g.q.rows, g.k.rows, some_layout(), narrowed(b), 0, FILL_SIGNED), g.flags = REF_ANY;
+    if (bt_below(2)) g.o.flags |= BSR_ATTENTION_CAUSAL, g.o.causal_offset = g.k.rows - g.q.rows;
+    if (!easy && bt_below(2)) g.o.relative_bias = &rel;
+    if (bt_below(2)) t_attach_transposed(&g.mask);
+    ref_gradients_extra(&g, (int)bt_below(2), (int)bt_below(2), !easy && bt_below(2), type);
+    if (ref_run_forward(&g)) EACH_WAY(g.dv.data, gradients(ctx, &g, e), ref_compare_backward(&g));
+}
+static void random_attention_merge(int turn) {
+    const int type = a_float(turn), to = type == BSR_F64 || bt_below(2) ? type : (int)BSR_F32;
+    ref_merge g;
+    ref_merge_draw(&g, type, to, (int)bt_range(1, REF_PARTS), bt_range(0, 150), bt_range(0, bt_below(4) ? 70 : 300), some_batch(), 0);
+    ref_merge_want(&g);
+    EACH_WAY(g.out.data, (poison(g.lse.data), bsr_attention_merge(ctx, g.parts, g.x, g.y, &g.out, &g.lse, e)),
+             (REF_COMPARE(&g.out, &g.want, REF_ANY), REF_COMPARE(&g.lse, &g.norm, REF_ANY)));
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* bit for bit: products of whole numbers                                                         */

@@ -862,8 +862,6 @@ typedef struct operation {
 static const operation operations[] = {
 #define X(name, op, tiers, waits, ...) {#name, op, call_##name, waits},
     T_OPERATIONS(X)
-    T_GRADIENTS(X)
-    T_MERGES(X)
 #undef X
 };
 

@@ -523,7 +523,6 @@ struct gm_call {
 #define X(operation, op, tiers, ...) \
     if (tiers && !strcmp(name, "bsr_" #operation)) return true;
         T_OPERATIONS(X)
-        T_GRADIENTS(X)
 #undef X
         return false;
     }
@@ -753,7 +752,6 @@ template <class O, class... P> constexpr auto gm_mirrored(bsr_status (*)(const b
     }                                                                 \
     static constexpr auto gm_##operation = gm_mirrored<gm_of_##operation>(&bsr_##operation);
 T_CALLS(X)
-T_GRADIENTS(X)
 #undef X
 TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
                         const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
