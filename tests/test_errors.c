@@ -1431,6 +1431,7 @@ typedef struct field {
     int32_t *narrow;
     int is_stride;
 } field;
+enum { FIELDS = 160 }; /* of a call, at most */
 static void add_dense(field *list, int *n, bsr_dense *d) {
     int i;
     if (!d->data) return;
@@ -1523,7 +1524,7 @@ TEST(any_number_anywhere) {
     static const int32_t narrow[] = {-1, 0, 4, 5, 9, 99, INT32_MAX, INT32_MIN};
     int call, k, v;
     for (call = 0; call < CALLS; call++) {
-        field list[128];
+        field list[FIELDS];
         fixture f;
         int n;
         memset(list, 0, sizeof list);
@@ -1533,7 +1534,7 @@ TEST(any_number_anywhere) {
             bt_case("%s, field %d", call_names[call], k);
             for (v = 0; v < many; v++) {
                 fixture g;
-                field here[128];
+                field here[FIELDS];
                 bsr_exec e = t_exec(0);
                 bsr_status status;
                 memset(here, 0, sizeof here);
