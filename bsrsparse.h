@@ -100,6 +100,7 @@
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        queues, launches, what choosers are asked, the device
      cuda-products      products and sampled products on the CUDA backend
+     cuda-sums          sums of products on the CUDA backend
      cuda-conv          convolutions on the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-gradient      attention's backward on the CUDA backend, host side
@@ -8798,210 +8799,7 @@ static bsr_status bsri_sum_cpu(const bsri_call *c, const bsri_sum_call *s) {
     if (!stop) bsri_sum_run(c, job, s->count);
     return BSR_OK;
 }
-#ifdef BSRI_CUDA
-/* A sum as launches, each of which adds to what those before it left. Terms that are alike in all but their addresses are one
-   product, summed over a batch dimension whose strides are the distances of their arrays: kernels need not know. */
-typedef struct bsri_sum_launches {
-    bsri_product_call launch[BSR_TERMS_MAX];
-    bsr_matrix a[BSR_TERMS_MAX]; /* of those that are joined */
-    bsr_dense b[BSR_TERMS_MAX];
-    bsri_batch batch[BSR_TERMS_MAX];
-    bsri_index_apart index[BSR_TERMS_MAX];
-    bsr_epilogue first, next, last; /* the first adds the input, the last the rest */
-    bsr_dense sums;                 /* where it is formed: in the workspace, or out */
-    uint64_t bytes;                 /* of it */
-    int32_t count, joined;          /* joined: there are such */
-} bsri_sum_launches;
-/* Elements from one term's arrays to another's. */
-typedef struct bsri_sum_gap {
-    int64_t crow, col, values, b, lines, entries;
-} bsri_sum_gap;
-/* 0: no whole number of elements. */
-static int bsri_sum_distance(const void *from, const void *to, size_t size, int64_t *elements) {
-    const int64_t bytes = (int64_t)((uintptr_t)to - (uintptr_t)from);
-    *elements = bytes / (int64_t)size;
-    return bytes % (int64_t)size == 0;
-}
-static int bsri_sum_same(const int64_t *x, const int64_t *y, int n) { return !memcmp(x, y, sizeof *x * (size_t)n); }
-/* Can the kernels see y as another item of x? */
-static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y, bsri_sum_gap *g) {
-    const bsr_matrix *a = x->a, *m = y->a;
-    const bsr_dense *b = x->b, *d = y->b;
-    const size_t index = bsr_dtype_size(a->index_dtype), size = bsr_dtype_size(a->dtype);
-    const char *view = (const char *)a->transposed_index, *other = (const char *)m->transposed_index;
-    bsri_view v, w;
-    int64_t as[3], ms[3], positions;
-    int i, ok;
-    memset(g, 0, sizeof *g);
-    bsri_value_strides(a, as), bsri_value_strides(m, ms);
-    if (a->dtype != m->dtype || b->dtype != d->dtype) return 0;
-    if (x->trans != y->trans || a->index_dtype != m->index_dtype || a->block_rows != m->block_rows || a->flags || m->flags ||
-        a->block_cols != m->block_cols || a->batch_dims != m->batch_dims || b->batch_dims != d->batch_dims ||
-        !bsri_sum_same(as, ms, 3) || b->row_stride != d->row_stride || b->col_stride != d->col_stride)
-        return 0;
-    for (i = 0; i < a->batch_dims; i++)
-        if (a->batch[i] != m->batch[i] || a->crow_batch_stride[i] != m->crow_batch_stride[i] ||
-            a->col_batch_stride[i] != m->col_batch_stride[i] || a->values_batch_stride[i] != m->values_batch_stride[i])
-            return 0;
-    if (!bsri_sum_same(b->batch, d->batch, b->batch_dims) || !bsri_sum_same(b->batch_stride, d->batch_stride, b->batch_dims))
-        return 0;
-    ok = bsri_sum_distance(a->crow_indices, m->crow_indices, index, &g->crow) &&
-         bsri_sum_distance(a->col_indices, m->col_indices, index, &g->col) &&
-         bsri_sum_distance(a->values, m->values, size, &g->values) && bsri_sum_distance(b->data, d->data, size, &g->b);
-    if (!ok || !x->trans) return ok;
-    if (bsri_pattern_count(a) != 1 || !bsri_transposed_layout(a, &v) || !bsri_transposed_layout(m, &w)) return 0;
-    return bsri_sum_distance(view + v.at[BSRI_CCOL], other + w.at[BSRI_CCOL], index, &g->lines) &&
-           bsri_sum_distance(view + v.at[BSRI_ROW], other + w.at[BSRI_ROW], index, &g->entries) &&
-           bsri_sum_distance(view + v.at[BSRI_POSITION], other + w.at[BSRI_POSITION], index, &positions) &&
-           positions == g->entries &&
-           (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
-}
-/* The copy engine counts items forwards in memory: from the last term to the first, where that is what makes them forwards.
-   Blocks below 64 come without it. */
-static int bsri_sum_backwards(const bsri_product_call *p, const bsri_sum_gap *g) {
-    const int small = bsri_min(p->a->block_rows, p->a->block_cols) < 64;
-    return g->b < 0 ? small || g->values <= 0 : g->b == 0 && g->values < 0;
-}
-static void bsri_sum_turn(bsri_sum_gap *g) {
-    g->crow = -g->crow, g->col = -g->col, g->values = -g->values, g->b = -g->b, g->lines = -g->lines, g->entries = -g->entries;
-}
-/* Launch n becomes `terms` of its kind, from the one that it has to `end`. */
-static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_product_call *end, bsri_sum_gap *g,
-                          int terms) {
-    bsri_product_call *p = &l->launch[n];
-    bsr_matrix *a = &l->a[n];
-    bsr_dense *b = &l->b[n];
-    bsri_batch *whole = &l->batch[n];
-    const bsr_matrix *first = p->a;
-    int d;
-    if (bsri_sum_backwards(p, g)) {
-        first = end->a, bsri_sum_turn(g), b->data = end->b->data;
-        a->crow_indices = first->crow_indices, a->col_indices = first->col_indices, a->values = first->values;
-        a->transposed_index = first->transposed_index;
-    }
-    *whole = *batch, whole->dims++, whole->count *= terms, whole->size[0] = terms;
-    a->batch_dims = b->batch_dims = whole->dims, a->schedule = NULL;
-    for (d = whole->dims - 1; d > 0; d--) {
-        const int i = d - whole->dims + p->a->batch_dims, j = d - whole->dims + p->b->batch_dims;
-        whole->size[d] = batch->size[d - 1];
-        a->batch[d] = i >= 0 ? p->a->batch[i] : 1, b->batch[d] = j >= 0 ? p->b->batch[j] : 1;
-        a->crow_batch_stride[d] = i >= 0 ? p->a->crow_batch_stride[i] : 0;
-        a->col_batch_stride[d] = i >= 0 ? p->a->col_batch_stride[i] : 0;
-        a->values_batch_stride[d] = i >= 0 ? p->a->values_batch_stride[i] : 0;
-        b->batch_stride[d] = j >= 0 ? p->b->batch_stride[j] : 0;
-    }
-    a->batch[0] = b->batch[0] = terms;
-    a->crow_batch_stride[0] = g->crow, a->col_batch_stride[0] = g->col, a->values_batch_stride[0] = g->values;
-    b->batch_stride[0] = g->b;
-    if (p->trans) {
-        (void)bsri_transposed_layout(first, &l->index[n].view);
-        l->index[n].view.entries = g->entries, l->index[n].lines = g->lines - 1, p->index = &l->index[n];
-    }
-    p->a = a, p->b = b, p->whole = whole, l->joined = 1;
-}
-/* A term that is joined to launch n: sizes are the largest, and a mark says where inner ones differ. */
-static void bsri_sum_widen(bsri_sum_launches *l, int n, const bsri_product_call *term) {
-    bsr_matrix *a = &l->a[n];
-    bsr_dense *b = &l->b[n];
-    if (term->b->rows != b->rows) a->flags |= BSRI_MATRIX_UNEVEN;
-    a->rows = bsri_max(a->rows, term->a->rows), a->cols = bsri_max(a->cols, term->a->cols);
-    a->nnz = bsri_max(a->nnz, term->a->nnz), b->rows = bsri_max(b->rows, term->b->rows);
-}
-/* Terms one after another, each with all later ones that lie at the same distance from each other, where `join`. */
-static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int join) {
-    const bsr_epilogue *e = s->term->epilogue;
-    const int by_pointer = e && e->alpha_ptr;
-    int t, i, used[BSR_TERMS_MAX] = {0};
-    for (t = 0; t < s->count; t++) {
-        const bsri_product_call *p = &s->term[t], *end = p;
-        const int n = l->count;
-        bsri_sum_gap gap, next;
-        int terms = 1;
-        if (used[t] || (!by_pointer && p->alpha == 0.0) || !p->a->nnz) continue;
-        l->launch[n] = *p, l->a[n] = *p->a, l->b[n] = *p->b, l->launch[n].whole = &s->batch, l->count++;
-        memset(&gap, 0, sizeof gap);
-        for (i = t + 1; i < s->count && join && s->batch.dims < BSR_MAX_BATCH_DIMS; i++) {
-            const bsri_product_call *q = &s->term[i];
-            if (used[i] || !q->a->nnz || (!by_pointer && q->alpha != p->alpha) || !bsri_sum_alike(end, q, &next)) continue;
-            if (terms > 1 && memcmp(&gap, &next, sizeof gap)) continue;
-            gap = next, end = q, used[i] = 1, terms++;
-            bsri_sum_widen(l, n, q);
-        }
-        if (terms > 1) bsri_sum_join(l, n, &s->batch, end, &gap, terms);
-    }
-    if (l->count) return;
-    l->launch[l->count++] = s->term[0], l->launch[0].whole = &s->batch; /* sums nothing */
-    if (!by_pointer) l->launch[0].alpha = 0.0;
-}
-/* Sums between launches have the type that the epilogue computes in; integers, which wrap around alike, out's. */
-static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
-    const bsr_dense *out = s->term->out;
-    const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
-    l->sums = *out, l->bytes = 0;
-    if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
-    l->sums.dtype = type;
-    return bsri_room(c, &l->sums, BSR_ARG_OUT, &l->bytes);
-}
-/* Which share of the epilogue each launch has. */
-static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
-    const bsr_epilogue *e = s->term->epilogue;
-    int t;
-    if (e) l->last = *e, l->last.beta_ptr = NULL;
-    l->next = l->last, l->next.bias = NULL, l->next.activation = BSR_ACT_NONE, l->next.user_data = NULL;
-    l->first = l->next, l->first.beta_ptr = e ? e->beta_ptr : NULL;
-    for (t = 0; t < l->count; t++) {
-        bsri_product_call *p = &l->launch[t];
-        p->epilogue = l->count == 1 ? e : t == 0 ? &l->first : t + 1 < l->count ? &l->next : &l->last;
-        if (t) p->input = &l->sums, p->beta = 1.0;
-        if (t + 1 < l->count) p->out = &l->sums;
-    }
-}
-/* Plans all launches; exec: the caller's, with the workspace that is behind the sums. */
-static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int join, bsri_sum_launches *l, bsr_exec *exec,
-                                bsr_plan *plan) {
-    bsri_call each = *c;
-    bsr_plan one;
-    int t;
-    memset(l, 0, sizeof *l);
-    bsri_sum_group(s, l, join);
-    BSRI_TRY(bsri_sum_room(c, s, l));
-    bsri_sum_share(s, l);
-    bsri_room_behind(c, l->bytes, exec), each.exec = exec;
-    for (t = 0; t < l->count; t++) {
-        BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
-        *plan = t ? bsri_plan_both(plan, &one) : one;
-    }
-    if (l->count > 1) plan->flags |= BSR_PLAN_ADDS_TERMS;
-    plan->workspace_bytes += l->bytes;
-    return BSR_OK;
-}
-/* A query without a workspace may name one. */
-static int bsri_sum_has_room(const bsri_call *c, uint64_t bytes) {
-    const bsr_exec *e = c->exec;
-    return !bytes || (e->query && !e->workspace) || (e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0);
-}
-/* Joined terms run in one launch, unless the caller's plan, or where they stand, leave them to a slower tier than terms alone
-   have, there are columns enough for that to count, and room for sums between launches. */
-static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
-    bsr_exec exec, tried, silent = *call->exec;
-    bsri_call c = *call, quiet = *call;
-    bsri_sum_launches l, other;
-    bsr_plan plan, alone;
-    int t, stop;
-    silent.error = NULL, quiet.exec = &silent, quiet.flags |= BSR_EXEC_NO_LOG;
-    int apart = bsri_sum_plan(&quiet, s, 1, &l, &exec, &plan) != BSR_OK;
-    if (!apart && l.joined && s->term->out->cols >= 128 && plan.kernel && plan.kernel < 3 &&
-        bsri_sum_plan(&quiet, s, 0, &other, &tried, &alone) == BSR_OK)
-        apart = alone.kernel > plan.kernel && bsri_sum_has_room(call, other.bytes);
-    if (apart) BSRI_TRY(bsri_sum_plan(call, s, 0, &l, &exec, &plan));
-    exec.error = call->exec->error, c.exec = &exec;
-    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
-    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
-    for (t = 0; t < l.count && !stop; t++) BSRI_TRY(bsri_product_start(&c, &l.launch[t], &plan, BSRI_RUN_ONLY));
-    return BSR_OK;
-}
-#endif
-
+BSRI_CUDA_PART(bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s))
 BSR_API bsr_status bsr_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
                               const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
     bsri_sum_call s;
@@ -19398,6 +19196,46 @@ typedef struct bsri_dev_sampled_gather {
     bsri_dev_sampled p;
 } bsri_dev_sampled_gather;
 
+/* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
+   to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
+   element by element, rows side by side: parts of large blocks, other strides, and many columns, for which they become numbers
+   that are added up. By the transposed index, too, each element is looked for. */
+typedef struct bsri_dev_tiny {
+    bsri_dev_product of;
+    int64_t sets;              /* of a panel: tiles by as many as a warp takes at a time */
+    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits of a lane's number: 5 bits in all */
+    int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
+    int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
+    int32_t packed;            /* chunks are whole blocks as they lie, one after another */
+    int32_t a_pieces, b_pieces; /* two or four columns of a block, elements of b, are loaded at once */
+    int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
+    int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
+    uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
+    int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
+    int64_t long_row;          /* stored blocks: rows with more are left to others; 0: none is */
+} bsri_dev_tiny;
+
+/* Products with one column. A warp has a share of the block rows, or, where the workspace has room for pieces of rows, of the
+   stored blocks (and of rows: each counts as row_keys blocks more). Its lanes are counted in four digits, from the fastest:
+   pieces of a block's row (VEC columns, one load), rows of a block, stored blocks; groups, each of which has a block row. */
+typedef struct bsri_dev_vector {
+    bsri_dev_product of;
+    void *workspace;        /* pieces of rows, then rest_at bytes behind, for each share, two numbers: see bsri_vector_rest() */
+    int64_t rest_at;
+    int64_t ranges, rows_each; /* shares of an item; block rows of one, where rows are whole */
+    int64_t long_row;       /* stored blocks: more are multiplied by all lanes together */
+    int64_t pieces, row_step; /* of a block's row; elements between rows of a lane */
+    int64_t only_long;      /* only rows with more stored blocks are taken; 0: all */
+    int32_t pieces_of_rows; /* 0: shares are of whole rows */
+    int32_t piece_lanes, row_lanes, block_lanes, log_pieces, log_blocks, log_group; /* digits; their logarithms, up */
+    int32_t rows, row_keys; /* of a block, that a warp has */
+    int32_t b_row, b_block, b_pieces; /* elements of b from a row to the next, from a block to the next; VEC are loaded at once */
+} bsri_dev_vector;
+typedef struct bsri_tiny_params {
+    bsri_dev_tiny tiny;
+    bsri_dev_vector long_rows;
+} bsri_tiny_params;
+
 #define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
 #define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
 
@@ -19650,46 +19488,6 @@ typedef struct bsri_dev_decode {
     int32_t modified, deep;           /* there is something between product and softmax; more than two dimensions */
     float natural, softcap;           /* from scores to powers of e */
 } bsri_dev_decode;
-
-/* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
-   to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
-   element by element, rows side by side: parts of large blocks, other strides, and many columns, for which they become numbers
-   that are added up. By the transposed index, too, each element is looked for. */
-typedef struct bsri_dev_tiny {
-    bsri_dev_product of;
-    int64_t sets;              /* of a panel: tiles by as many as a warp takes at a time */
-    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits of a lane's number: 5 bits in all */
-    int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
-    int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
-    int32_t packed;            /* chunks are whole blocks as they lie, one after another */
-    int32_t a_pieces, b_pieces; /* two or four columns of a block, elements of b, are loaded at once */
-    int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
-    int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
-    uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
-    int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
-    int64_t long_row;          /* stored blocks: rows with more are left to others; 0: none is */
-} bsri_dev_tiny;
-
-/* Products with one column. A warp has a share of the block rows, or, where the workspace has room for pieces of rows, of the
-   stored blocks (and of rows: each counts as row_keys blocks more). Its lanes are counted in four digits, from the fastest:
-   pieces of a block's row (VEC columns, one load), rows of a block, stored blocks; groups, each of which has a block row. */
-typedef struct bsri_dev_vector {
-    bsri_dev_product of;
-    void *workspace;        /* pieces of rows, then rest_at bytes behind, for each share, two numbers: see bsri_vector_rest() */
-    int64_t rest_at;
-    int64_t ranges, rows_each; /* shares of an item; block rows of one, where rows are whole */
-    int64_t long_row;       /* stored blocks: more are multiplied by all lanes together */
-    int64_t pieces, row_step; /* of a block's row; elements between rows of a lane */
-    int64_t only_long;      /* only rows with more stored blocks are taken; 0: all */
-    int32_t pieces_of_rows; /* 0: shares are of whole rows */
-    int32_t piece_lanes, row_lanes, block_lanes, log_pieces, log_blocks, log_group; /* digits; their logarithms, up */
-    int32_t rows, row_keys; /* of a block, that a warp has */
-    int32_t b_row, b_block, b_pieces; /* elements of b from a row to the next, from a block to the next; VEC are loaded at once */
-} bsri_dev_vector;
-typedef struct bsri_tiny_params {
-    bsri_dev_tiny tiny;
-    bsri_dev_vector long_rows;
-} bsri_tiny_params;
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
@@ -25278,6 +25076,212 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
             return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-sums: sums of products on the CUDA backend                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A sum as launches, each of which adds to what those before it left. Terms that are alike in all but their addresses are one
+   product, summed over a batch dimension whose strides are the distances of their arrays: kernels need not know. */
+typedef struct bsri_sum_launches {
+    bsri_product_call launch[BSR_TERMS_MAX];
+    bsr_matrix a[BSR_TERMS_MAX]; /* of those that are joined */
+    bsr_dense b[BSR_TERMS_MAX];
+    bsri_batch batch[BSR_TERMS_MAX];
+    bsri_index_apart index[BSR_TERMS_MAX];
+    bsr_epilogue first, next, last; /* the first adds the input, the last the rest */
+    bsr_dense sums;                 /* where it is formed: in the workspace, or out */
+    uint64_t bytes;                 /* of it */
+    int32_t count, joined;          /* joined: there are such */
+} bsri_sum_launches;
+/* Elements from one term's arrays to another's. */
+typedef struct bsri_sum_gap {
+    int64_t crow, col, values, b, lines, entries;
+} bsri_sum_gap;
+/* 0: no whole number of elements. */
+static int bsri_sum_distance(const void *from, const void *to, size_t size, int64_t *elements) {
+    const int64_t bytes = (int64_t)((uintptr_t)to - (uintptr_t)from);
+    *elements = bytes / (int64_t)size;
+    return bytes % (int64_t)size == 0;
+}
+static int bsri_sum_same(const int64_t *x, const int64_t *y, int n) { return !memcmp(x, y, sizeof *x * (size_t)n); }
+/* Can the kernels see y as another item of x? */
+static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y, bsri_sum_gap *g) {
+    const bsr_matrix *a = x->a, *m = y->a;
+    const bsr_dense *b = x->b, *d = y->b;
+    const size_t index = bsr_dtype_size(a->index_dtype), size = bsr_dtype_size(a->dtype);
+    const char *view = (const char *)a->transposed_index, *other = (const char *)m->transposed_index;
+    bsri_view v, w;
+    int64_t as[3], ms[3], positions;
+    int i, ok;
+    memset(g, 0, sizeof *g);
+    bsri_value_strides(a, as), bsri_value_strides(m, ms);
+    if (a->dtype != m->dtype || b->dtype != d->dtype) return 0;
+    if (x->trans != y->trans || a->index_dtype != m->index_dtype || a->block_rows != m->block_rows || a->flags || m->flags ||
+        a->block_cols != m->block_cols || a->batch_dims != m->batch_dims || b->batch_dims != d->batch_dims ||
+        !bsri_sum_same(as, ms, 3) || b->row_stride != d->row_stride || b->col_stride != d->col_stride)
+        return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != m->batch[i] || a->crow_batch_stride[i] != m->crow_batch_stride[i] ||
+            a->col_batch_stride[i] != m->col_batch_stride[i] || a->values_batch_stride[i] != m->values_batch_stride[i])
+            return 0;
+    if (!bsri_sum_same(b->batch, d->batch, b->batch_dims) || !bsri_sum_same(b->batch_stride, d->batch_stride, b->batch_dims))
+        return 0;
+    ok = bsri_sum_distance(a->crow_indices, m->crow_indices, index, &g->crow) &&
+         bsri_sum_distance(a->col_indices, m->col_indices, index, &g->col) &&
+         bsri_sum_distance(a->values, m->values, size, &g->values) && bsri_sum_distance(b->data, d->data, size, &g->b);
+    if (!ok || !x->trans) return ok;
+    if (bsri_pattern_count(a) != 1 || !bsri_transposed_layout(a, &v) || !bsri_transposed_layout(m, &w)) return 0;
+    return bsri_sum_distance(view + v.at[BSRI_CCOL], other + w.at[BSRI_CCOL], index, &g->lines) &&
+           bsri_sum_distance(view + v.at[BSRI_ROW], other + w.at[BSRI_ROW], index, &g->entries) &&
+           bsri_sum_distance(view + v.at[BSRI_POSITION], other + w.at[BSRI_POSITION], index, &positions) &&
+           positions == g->entries &&
+           (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
+}
+/* The copy engine counts items forwards in memory: from the last term to the first, where that is what makes them forwards.
+   Blocks below 64 come without it. */
+static int bsri_sum_backwards(const bsri_product_call *p, const bsri_sum_gap *g) {
+    const int small = bsri_min(p->a->block_rows, p->a->block_cols) < 64;
+    return g->b < 0 ? small || g->values <= 0 : g->b == 0 && g->values < 0;
+}
+static void bsri_sum_turn(bsri_sum_gap *g) {
+    g->crow = -g->crow, g->col = -g->col, g->values = -g->values, g->b = -g->b, g->lines = -g->lines, g->entries = -g->entries;
+}
+/* Launch n becomes `terms` of its kind, from the one that it has to `end`. */
+static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_product_call *end, bsri_sum_gap *g,
+                          int terms) {
+    bsri_product_call *p = &l->launch[n];
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    bsri_batch *whole = &l->batch[n];
+    const bsr_matrix *first = p->a;
+    int d;
+    if (bsri_sum_backwards(p, g)) {
+        first = end->a, bsri_sum_turn(g), b->data = end->b->data;
+        a->crow_indices = first->crow_indices, a->col_indices = first->col_indices, a->values = first->values;
+        a->transposed_index = first->transposed_index;
+    }
+    *whole = *batch, whole->dims++, whole->count *= terms, whole->size[0] = terms;
+    a->batch_dims = b->batch_dims = whole->dims, a->schedule = NULL;
+    for (d = whole->dims - 1; d > 0; d--) {
+        const int i = d - whole->dims + p->a->batch_dims, j = d - whole->dims + p->b->batch_dims;
+        whole->size[d] = batch->size[d - 1];
+        a->batch[d] = i >= 0 ? p->a->batch[i] : 1, b->batch[d] = j >= 0 ? p->b->batch[j] : 1;
+        a->crow_batch_stride[d] = i >= 0 ? p->a->crow_batch_stride[i] : 0;
+        a->col_batch_stride[d] = i >= 0 ? p->a->col_batch_stride[i] : 0;
+        a->values_batch_stride[d] = i >= 0 ? p->a->values_batch_stride[i] : 0;
+        b->batch_stride[d] = j >= 0 ? p->b->batch_stride[j] : 0;
+    }
+    a->batch[0] = b->batch[0] = terms;
+    a->crow_batch_stride[0] = g->crow, a->col_batch_stride[0] = g->col, a->values_batch_stride[0] = g->values;
+    b->batch_stride[0] = g->b;
+    if (p->trans) {
+        (void)bsri_transposed_layout(first, &l->index[n].view);
+        l->index[n].view.entries = g->entries, l->index[n].lines = g->lines - 1, p->index = &l->index[n];
+    }
+    p->a = a, p->b = b, p->whole = whole, l->joined = 1;
+}
+/* A term that is joined to launch n: sizes are the largest, and a mark says where inner ones differ. */
+static void bsri_sum_widen(bsri_sum_launches *l, int n, const bsri_product_call *term) {
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    if (term->b->rows != b->rows) a->flags |= BSRI_MATRIX_UNEVEN;
+    a->rows = bsri_max(a->rows, term->a->rows), a->cols = bsri_max(a->cols, term->a->cols);
+    a->nnz = bsri_max(a->nnz, term->a->nnz), b->rows = bsri_max(b->rows, term->b->rows);
+}
+/* Terms one after another, each with all later ones that lie at the same distance from each other, where `join`. */
+static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int join) {
+    const bsr_epilogue *e = s->term->epilogue;
+    const int by_pointer = e && e->alpha_ptr;
+    int t, i, used[BSR_TERMS_MAX] = {0};
+    for (t = 0; t < s->count; t++) {
+        const bsri_product_call *p = &s->term[t], *end = p;
+        const int n = l->count;
+        bsri_sum_gap gap, next;
+        int terms = 1;
+        if (used[t] || (!by_pointer && p->alpha == 0.0) || !p->a->nnz) continue;
+        l->launch[n] = *p, l->a[n] = *p->a, l->b[n] = *p->b, l->launch[n].whole = &s->batch, l->count++;
+        memset(&gap, 0, sizeof gap);
+        for (i = t + 1; i < s->count && join && s->batch.dims < BSR_MAX_BATCH_DIMS; i++) {
+            const bsri_product_call *q = &s->term[i];
+            if (used[i] || !q->a->nnz || (!by_pointer && q->alpha != p->alpha) || !bsri_sum_alike(end, q, &next)) continue;
+            if (terms > 1 && memcmp(&gap, &next, sizeof gap)) continue;
+            gap = next, end = q, used[i] = 1, terms++;
+            bsri_sum_widen(l, n, q);
+        }
+        if (terms > 1) bsri_sum_join(l, n, &s->batch, end, &gap, terms);
+    }
+    if (l->count) return;
+    l->launch[l->count++] = s->term[0], l->launch[0].whole = &s->batch; /* sums nothing */
+    if (!by_pointer) l->launch[0].alpha = 0.0;
+}
+/* Sums between launches have the type that the epilogue computes in; integers, which wrap around alike, out's. */
+static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
+    const bsr_dense *out = s->term->out;
+    const int type = bsri_finish_type(bsri_compute_dtype(c, s->term->a->dtype), out->dtype);
+    l->sums = *out, l->bytes = 0;
+    if (l->count < 2 || type == out->dtype || (BSRI_INTS & BSRI_BIT(out->dtype))) return BSR_OK;
+    l->sums.dtype = type;
+    return bsri_room(c, &l->sums, BSR_ARG_OUT, &l->bytes);
+}
+/* Which share of the epilogue each launch has. */
+static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
+    const bsr_epilogue *e = s->term->epilogue;
+    int t;
+    if (e) l->last = *e, l->last.beta_ptr = NULL;
+    l->next = l->last, l->next.bias = NULL, l->next.activation = BSR_ACT_NONE, l->next.user_data = NULL;
+    l->first = l->next, l->first.beta_ptr = e ? e->beta_ptr : NULL;
+    for (t = 0; t < l->count; t++) {
+        bsri_product_call *p = &l->launch[t];
+        p->epilogue = l->count == 1 ? e : t == 0 ? &l->first : t + 1 < l->count ? &l->next : &l->last;
+        if (t) p->input = &l->sums, p->beta = 1.0;
+        if (t + 1 < l->count) p->out = &l->sums;
+    }
+}
+/* Plans all launches; exec: the caller's, with the workspace that is behind the sums. */
+static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int join, bsri_sum_launches *l, bsr_exec *exec,
+                                bsr_plan *plan) {
+    bsri_call each = *c;
+    bsr_plan one;
+    int t;
+    memset(l, 0, sizeof *l);
+    bsri_sum_group(s, l, join);
+    BSRI_TRY(bsri_sum_room(c, s, l));
+    bsri_sum_share(s, l);
+    bsri_room_behind(c, l->bytes, exec), each.exec = exec;
+    for (t = 0; t < l->count; t++) {
+        BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
+        *plan = t ? bsri_plan_both(plan, &one) : one;
+    }
+    if (l->count > 1) plan->flags |= BSR_PLAN_ADDS_TERMS;
+    plan->workspace_bytes += l->bytes;
+    return BSR_OK;
+}
+/* A query without a workspace may name one. */
+static int bsri_sum_has_room(const bsri_call *c, uint64_t bytes) {
+    const bsr_exec *e = c->exec;
+    return !bytes || (e->query && !e->workspace) || (e->workspace_bytes >= bytes && (uintptr_t)e->workspace % 64 == 0);
+}
+/* Joined terms run in one launch, unless the caller's plan, or where they stand, leave them to a slower tier than terms alone
+   have, there are columns enough for that to count, and room for sums between launches. */
+static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
+    bsr_exec exec, tried, silent = *call->exec;
+    bsri_call c = *call, quiet = *call;
+    bsri_sum_launches l, other;
+    bsr_plan plan, alone;
+    int t, stop;
+    silent.error = NULL, quiet.exec = &silent, quiet.flags |= BSR_EXEC_NO_LOG;
+    int apart = bsri_sum_plan(&quiet, s, 1, &l, &exec, &plan) != BSR_OK;
+    if (!apart && l.joined && s->term->out->cols >= 128 && plan.kernel && plan.kernel < 3 &&
+        bsri_sum_plan(&quiet, s, 0, &other, &tried, &alone) == BSR_OK)
+        apart = alone.kernel > plan.kernel && bsri_sum_has_room(call, other.bytes);
+    if (apart) BSRI_TRY(bsri_sum_plan(call, s, 0, &l, &exec, &plan));
+    exec.error = call->exec->error, c.exec = &exec;
+    if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
+    BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
+    for (t = 0; t < l.count && !stop; t++) BSRI_TRY(bsri_product_start(&c, &l.launch[t], &plan, BSRI_RUN_ONLY));
+    return BSR_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
