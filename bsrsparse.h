@@ -52,7 +52,8 @@
      product-tiles      products added to one output tile, its epilogue
      product-lists      which products make an output tile, in which order
      product-scan       A^T without an index: all blocks, in the order of A
-     product-calls      how a product runs; checks, plan, public functions
+     product-run        how a product runs: what the engine works on, scales, weights, sums
+     product-calls      products and sums of products: checks, plan, public functions
      scatter-calls      products listed by the caller, and a builder of such lists
      sampled-engine     dense products at stored blocks: engine, checks, public function
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
@@ -64,6 +65,7 @@
      attention-engine   one pass over the stored blocks of each query tile
      attention-calls    checks, plan, public functions
      attention-backward gradients of attention: by queries, by keys
+     backward-calls     the same: checks, plan, public function
      attention-merge    one result from partial ones
      maps-engine        functions and combinations of stored elements
      gated-engine       gated units: two products at stored blocks, one epilogue
@@ -72,17 +74,21 @@
      chain-calls        two products one after another: checks, plan, public functions
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
-     conversions        from dense, CSR, COO, mask; random, pruned; to dense
-     mask-calls         block masks of attention: by conditions, lists, scores; checks, public functions
+     conversions        from dense, CSR, COO, mask; random, pruned
+     expansions         to dense, blocks of another size, CSR, COO; packed weights
+     mask-calls         block masks of attention by conditions and lists; checks, public functions
+     mask-scores        block masks by scores: pooled rows, choice; checks, public functions
      conv-calls         views of images and filters; checks, plan, public functions
      views              transposed index, schedule, validate
      moe-calls          mixtures of experts: routing, topology, rows to experts and back
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
      tables             tuned rows: order, changes, text, lookup
-     cuda-types         what kernels of products, sampled products, softmax and attention are given
+     cuda-types         what kernels of products, sampled products, convolutions are given
+     cuda-row-types     what kernels of softmax and attention are given
      cuda-tiles         what kernels are made of: sizes, stages, threads, shared memory
-     cuda-kernels       the kernel table: every instance, and how one is found
+     cuda-kernels       the kernel table: words, instances of products
+     cuda-kernel-table  all other instances, the table, how one is found
      cuda-choices       what a launch looks like, who may choose it, what choosers ask of operands
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
@@ -7904,7 +7910,7 @@ static int bsri_scan_run(const bsri_call *c, bsri_engine *e) {
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-calls: how a product runs; checks, plan, public functions                            */
+/* >>product-run: how a product runs: what the engine works on, scales, weights, sums             */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* --- what the engine works on: a block matrix or a list of the caller's --- */
@@ -8344,6 +8350,10 @@ static void bsri_sum_run(const bsri_call *c, const bsri_product *terms, int coun
     s.chunk = work < (1 << 19) ? (int64_t)((1 << 19) / work) : 1, s.chunks = bsri_ceil_div(s.tiles, s.chunk);
     bsri_parallel(c, whole.items * whole.panels * s.chunks, ns, bsri_sum_task, &s);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-calls: products and sums of products: checks, plan, public functions                 */
+/* ---------------------------------------------------------------------------------------------- */
 
 BSRI_SELDOM_BEGIN
 
@@ -12253,8 +12263,11 @@ static void bsri_gradient_by_keys(void *arg, int64_t task) {
     }
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>backward-calls: the same: checks, plan, public function                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
 BSRI_SELDOM_BEGIN
-/* --- calls --- */
 /* A gradient: sizes and batch of what it is for. */
 static bsr_status bsri_gradient_check_out(const bsri_call *c, bsri_spans *set, const bsri_attention *j, const bsr_dense *d,
                                           const bsr_dense *of, int operand, uint32_t accepted) {
@@ -14974,7 +14987,7 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                            */
+/* >>conversions: from dense, CSR, COO, mask; random, pruned                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
 BSRI_SELDOM_BEGIN
@@ -15249,6 +15262,10 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
 }
 
 BSRI_SELDOM_END
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>expansions: to dense, blocks of another size, CSR, COO; packed weights                       */
+/* ---------------------------------------------------------------------------------------------- */
 
 typedef struct bsri_expand {
     const bsr_matrix *m;
@@ -15674,7 +15691,7 @@ BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, c
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>mask-calls: block masks of attention: by conditions, lists, scores; checks, public functions  */
+/* >>mask-calls: block masks of attention by conditions and lists; checks, public functions       */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The conditions of bsr_block_mask. */
@@ -16130,7 +16147,9 @@ BSR_API bsr_status bsr_to_block_lists(const bsr_context *ctx, const bsr_matrix *
 
 BSRI_SELDOM_END
 
-/* --- pooling, selection --- */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mask-scores: block masks by scores: pooled rows, choice; checks, public functions            */
+/* ---------------------------------------------------------------------------------------------- */
 
 typedef struct bsri_pool {
     const bsr_dense *x, *out;
@@ -18710,7 +18729,7 @@ static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tu
 BSRI_SELDOM_END
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-types: what kernels of products, sampled products, softmax and attention are given      */
+/* >>cuda-types: what kernels of products, sampled products, convolutions are given               */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A tensor map as the driver encodes it: CUtensorMap, which wants 64 bytes in CUDA 12 and 128 in 13. */
@@ -19235,6 +19254,10 @@ typedef struct bsri_tiny_params {
     bsri_dev_tiny tiny;
     bsri_dev_vector long_rows;
 } bsri_tiny_params;
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-row-types: what kernels of softmax and attention are given                              */
+/* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
 #define BSRI_SOFTMAX_ROOM_BIASED 15 /* 16 bytes each, of scores that a thread has room for */
@@ -19846,7 +19869,7 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
 };
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
+/* >>cuda-kernels: the kernel table: words, instances of products                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
@@ -20135,6 +20158,10 @@ enum {
     BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
     BSRI_KERNELS_PROMOTED(X, 64_256, 384, F8, 64, bsri_mma_f8, 256, 64, true)  \
     BSRI_KERNELS_PROMOTED(X, 128_256, 385, F8, 128, bsri_mma_f8, 256, 128, true))
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-kernel-table: all other instances, the table, how one is found                          */
+/* ---------------------------------------------------------------------------------------------- */
+
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)

@@ -13,7 +13,8 @@
      product-tiny            sparse x dense where blocks are too small or too odd for tensor cores
      product-vector          sparse x one column, bound by the bytes of the values
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
-     product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-mma-multiply    sparse x dense by mma.sync: what warps multiply
+     product-mma             sparse x dense by mma.sync: epilogue, mainloop, kernel
      product-gather          sparse x dense by mma.sync, any block size, stride and list
      product-small           sparse x dense where there is little to do
      product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
@@ -38,6 +39,7 @@
      grouped-wgmma           weights beside few rows of each block, by wgmma: sampled products, gated units
      device-scores           maxima, exponentials, what is added to scores or forbids them
      device-softmax          rows of stored elements, packed, without biases
+     device-softmax-biased   the same with biases; kernel
      device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
      attention-scores        what happens to a score
      attention-simt          any dtype, head size, block size, stride
@@ -50,14 +52,16 @@
      attention-flex-load     which keys a query tile needs, fetching
      attention-flex-scores   what happens to scores between product and softmax
      attention-flex          multiplying, softmax, kernel
-     attention-decode        few queries: heads packed into a tile, keys split among CTAs
+     attention-decode-load   few queries, heads packed into a tile: which keys, fetching
+     attention-decode        multiplying, parts of the keys added up, kernels
      device-merge            one result of attention from partial ones
      gradient-scores         attention's backward: what happens to a score, which blocks a line has
      gradient-simt           any dtype, head size, block size, stride; what is summed over all lines
      gradient-rows           attention's backward: lse and delta of each row, kept for the tensor cores
      gradient-wgmma-load     attention's backward on Hopper: whose turn it is, fetching
      gradient-wgmma          attention's backward on Hopper: multiplying, storing, kernel
-     device-maps             functions and reductions of stored elements
+     device-maps             functions of stored elements
+     device-reduce           sums and maxima of stored elements
      device-quantise         8-bit numbers with scales from floats, and back
      device-stage            views copied to views: operands laid anew
      device-sort             filling, stable radix sort of runs of keys
@@ -2930,10 +2934,9 @@ __device__ __forceinline__ int bsri_dev_thread(void) {
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-mma: sparse x dense by mma.sync: multiplying, epilogue, kernel                       */
+/* >>product-mma-multiply: sparse x dense by mma.sync: what warps multiply                        */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* --- multiplying --- */
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
@@ -3258,6 +3261,10 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
         else run<false>(sum, a, b, n_warp);
     }
 };
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-mma: sparse x dense by mma.sync: epilogue, mainloop, kernel                          */
+/* ---------------------------------------------------------------------------------------------- */
+
 template <class A> struct bsri_mma_word { typedef A type; };
 template <> struct bsri_mma_word<int32_t> { typedef uint32_t type; }; /* integers are modulo 2^32 */
 /* The plain case where sums and out have 4 bytes: alpha only, 16 bytes at a time. 16 x 64 sums of a tile go to `out`. */
@@ -10188,6 +10195,10 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-softmax-biased: the same with biases; kernel                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* N aligned neighbours of a bias, as words. */
 template <int WORDS> __device__ __forceinline__ void bsri_dev_bias_words(uint32_t (&w)[WORDS], const char *from) {
     const auto all = *(const bsri_dev_neighbours<uint32_t, WORDS> *)from;
@@ -14083,7 +14094,7 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_flex(const __gri
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>attention-decode: few queries: heads packed into a tile, keys split among CTAs               */
+/* >>attention-decode-load: few queries, heads packed into a tile: which keys, fetching           */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Elements of an operand before an item, whose batch dimensions but the last are at x, and a head. */
@@ -14334,6 +14345,10 @@ template <class L> struct bsri_decode_list {
     /* No step of unit n is still to be asked for. */
     __device__ __forceinline__ bool past(int n) const { return done || unit > n; }
 };
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-decode: multiplying, parts of the keys added up, kernels                           */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* A warp: 16 MT rows of the tile, and with its team the keys of some steps. */
 template <class L> struct bsri_decode_warp {
@@ -16156,7 +16171,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>device-maps: functions and reductions of stored elements                                     */
+/* >>device-maps: functions of stored elements                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* --- numbers in and out --- */
@@ -16529,7 +16544,9 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_map_stored(const __gr
     }
 }
 
-/* --- reductions --- */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-reduce: sums and maxima of stored elements                                            */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* x, |x| or x x joined to what is there. */
 template <class F> __device__ __forceinline__ F bsri_reduce_none_of(int kind) {

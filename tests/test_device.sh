@@ -40,6 +40,7 @@ if [ "${1:-}" = --maps ]; then # bsr_map and bsr_reduce instead; sanitizers of m
         sed -n '/^__device__ __forceinline__ uint4 bsri_dev_philox(/,/^}/p' bsrsparse_kernels.cuh
         sed -n '/^template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x)/,/^}/p' bsrsparse_kernels.cuh
         section bsrsparse_kernels.cuh device-maps
+        section bsrsparse_kernels.cuh device-reduce
         section bsrsparse.h cuda-maps | sed '/^#endif \/\* BSRI_CUDA/,$d'
     } > "$w/maps.inc"
     build maps_checks maps_checks -O1 $(aligned)
@@ -126,6 +127,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         section bsrsparse_kernels.cuh product-narrow-mma
         section bsrsparse_kernels.cuh product-narrow-weights
         section bsrsparse_kernels.cuh product-mma-load
+        section bsrsparse_kernels.cuh product-mma-multiply
         section bsrsparse_kernels.cuh product-mma
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_tensor_item' '^/. -----'
         for s in schedule lists load epilogue mainloop; do section bsrsparse_kernels.cuh product-wgmma-$s; done
@@ -166,6 +168,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         echo '#undef BSRI_MMA_CODE' # no copies that are on their way
         section bsrsparse_kernels.cuh device-scores
         section bsrsparse_kernels.cuh device-softmax | sed '/bsri_dev_pack(float a, float b, int dtype) {/,/^}/d'
+        section bsrsparse_kernels.cuh device-softmax-biased
         section bsrsparse_kernels.cuh device-softmax-rows
     } | sed '/extern __shared__/d' > "$w/kernels.inc"
     section bsrsparse.h cuda-rows | sed '/^static .* bsri_cuda_\(ask_\)*attention(/,$d' > "$w/rows.inc"
@@ -177,6 +180,7 @@ if [ "${1:-}" = --decode ]; then # bsr_attention's kernels for few queries
     {
         sed -n '/^template <int N> __device__ __forceinline__ void bsri_dev_rotate(/,/^}/p' bsrsparse_kernels.cuh
         sed -n '/^__device__ __forceinline__ void bsri_attention_store(const/,/^}/p' bsrsparse_kernels.cuh
+        section bsrsparse_kernels.cuh attention-decode-load
         section bsrsparse_kernels.cuh attention-decode | sed '/extern __shared__/d'
     } > "$w/decode.inc"
     build decode_checks decode_checks -O2
