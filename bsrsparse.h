@@ -4657,6 +4657,20 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
 /* >>plans: what will run, queries, workspace                                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* How a call runs, and how its plan travels; bsr_dense_addmm() as the example:
+     1. The public function: bsri_begin() (context, flags, error record), checks, scalars; bsri_product_start() makes the job
+        (bsri_product: operands and what is to be done, for either backend), a plan of defaults and the key for tuned tables.
+     2. CPU: bsri_settle_cpu() takes the tuned row's instruction set, bsri_plan_settle() as below; bsri_product_run().
+     3. CUDA: bsri_cuda_product() describes the job as kernels see it (bsri_cuda_describe(), a bsri_dev_product). bsri_ask() says
+        what is asked for: the caller's plan, else a tuned row, else nothing. bsri_choose_product() (>>cuda-plan) estimates the
+        times of all kernels and offers these, the fastest first, to the bsri_chooser. The first that is what is asked for leaves
+        a bsri_choice (number in the kernel table, tile, grid, why) and its parameters. Of a tier that takes nothing the reason
+        stays in chooser.refused.
+     4. bsri_cuda_start(): bsri_chosen() writes the choice into the plan. bsri_plan_settle() holds it against the caller's and
+        against the workspace. A query ends there, with the plan; else bsri_launch_choice() launches what was chosen.
+   A plan that is handed back goes the same way: its kernel (the tier), tile, split, stages and order are what step 3 is asked
+   for. plan.instance only tells: bsri_find() and the estimates lead to it again. */
+
 enum { BSRI_ISAS = BSR_ISA_AVX512_BF16 + 1 };
 static const bsri_name bsri_isa_names[] = { /* as a plan says it, as bsr_info does */
     {BSR_ISA_PORTABLE, "portable C", "portable"}, {BSR_ISA_AVX2, "AVX2", "avx2"}, {BSR_ISA_AVX512, "AVX-512", "avx512"},
@@ -11705,6 +11719,7 @@ static bsr_status bsri_attention_check_tables(const bsri_call *c, const bsri_att
 }
 
 /* Does anything but causality stand between product and softmax? */
+/* For tuned tables and kernels: do options change scores by more than a causal mask? (The CPU's job.modifies counts that, too.) */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
@@ -22032,6 +22047,8 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_long_first;
     bsri_estimate_take(e, p, f, kind, &t);
 }
+/* Decides the tile: of those that the kernel table has for a block size, the one that is expected to take the least time; its
+   numbers are in >>cuda-estimates. bsri_wgmma_choose() makes its parameters: who takes which tiles, stages, epilogue, maps. */
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
@@ -24271,7 +24288,7 @@ static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
      bsri_check_memory(), bsri_note(),       what the driver knows of a pointer; index arrays, clocks and the device before and
      bsri_indices_...(), bsri_note_lists(),  after an operation
      bsri_time(), _end(), _plan_settle()
-     sums, scatter indices                   calls that become other launches than the CPU's work
+     scatter indices, chains                 calls whose launches depend on what is counted, or wait otherwise than one product's
      the tuner                               events, and copies of its own
      bsr_create(), bsr_query_info()           opening a device; what a build has */
 

@@ -110,6 +110,15 @@
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
        5. The call to the backend (>>cuda-products); a row of tests/operations.h. What tests/gpu/mirror.h, the stand-in, random
           and error tests then lack is told when they are compiled or run.
+     an option of attention (as softcap goes)
+       1. A field of bsr_attention_options, with its place in the order that is told there; bsri_attention_check_options().
+       2. The CPU: bsri_attention_prepare() keeps it and sets `modifies`, bsri_attention_modify_row() does it;
+          bsri_attention_modifies() tells tuned tables and kernels of it. Backward: its derivative, beside bsri_gradient_derive().
+       3. bsri_cuda_describe() copies it to bsri_dev_attention; modify() (>>attention-scores) does it: simt's has it, and in
+          bsri_dev_modify_column() mma's may. Backward by simt: >>gradient-scores.
+       4. Tensor cores refuse it till they have it: bsri_attention_newer(), bsri_wgmma_refuses_walk(). >>attention-flex-scores
+          does most (bsri_flex_describe() says what), >>attention-decode some of them.
+       5. Tests draw it: ref64.h, ref_attention.h, test_attention.c, test_attention_backward.c; masks: ref_masks.h.
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
