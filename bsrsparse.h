@@ -23670,6 +23670,10 @@ BSRI_UNUSED static int64_t bsri_weights_plain(const bsri_product *job, bsri_dev_
 /* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
 /* ---------------------------------------------------------------------------------------------- */
 
+static void bsri_describe_epilogue(const bsr_epilogue *e, bsri_dev_product *p) {
+    bsri_dense_set(&p->left, e->left_alpha), bsri_dense_set(&p->right, e->right_alpha), bsri_dense_set(&p->bias, e->bias);
+    p->alpha_ptr = e->alpha_ptr, p->beta_ptr = e->beta_ptr, p->user_data = e->user_data, p->activation = e->activation;
+}
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     bsri_product plain = *job;
@@ -23685,12 +23689,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     if (job->a && p->reduce) p->a.schedule = job->a->schedule; /* a sum over no items: no pattern to look an order up in */
     p->b = *job->b, p->out = *job->out, bsri_dense_set(&p->input, job->input), bsri_dense_set(&p->blocks, job->blocks);
     if (job->scatter) p->scatter = *job->scatter;
-    if (job->epilogue) {
-        const bsr_epilogue *ep = job->epilogue;
-        bsri_dense_set(&p->left, ep->left_alpha), bsri_dense_set(&p->right, ep->right_alpha);
-        bsri_dense_set(&p->bias, ep->bias);
-        p->alpha_ptr = ep->alpha_ptr, p->beta_ptr = ep->beta_ptr, p->user_data = ep->user_data, p->activation = ep->activation;
-    }
+    if (job->epilogue) bsri_describe_epilogue(job->epilogue, p);
     p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
     p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
@@ -25334,17 +25333,11 @@ static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
 
 /* The part that is the same for all kernels. 0: there is nothing to do. */
 static int bsri_cuda_conv_describe(const bsri_conv *e, bsri_dev_conv *p) {
-    const bsr_epilogue *ep = e->epilogue;
     int64_t pixels;
     memset(p, 0, sizeof *p);
     p->of.a = *e->w, p->of.out = *e->out, bsri_dense_set(&p->of.input, e->input);
     p->of.br = e->w->block_rows, p->of.bc = e->w->block_cols, p->of.view = bsri_view_of(1, 1);
-    if (ep) {
-        bsri_dense_set(&p->of.left, ep->left_alpha), bsri_dense_set(&p->of.right, ep->right_alpha);
-        bsri_dense_set(&p->of.bias, ep->bias);
-        p->of.alpha_ptr = ep->alpha_ptr, p->of.beta_ptr = ep->beta_ptr, p->of.user_data = ep->user_data;
-        p->of.activation = ep->activation;
-    }
+    if (e->epilogue) bsri_describe_epilogue(e->epilogue, &p->of);
     p->of.alpha = e->alpha, p->of.beta = e->beta, p->of.has_input = e->input != NULL, p->of.out_batch = p->of.whole = e->batch;
     p->geo = e->geo, p->any = (e->alpha != 0.0 || p->of.alpha_ptr) && e->w->nnz > 0 && e->geo.x.channels > 0;
     bsri_value_strides(e->w, p->ws);
