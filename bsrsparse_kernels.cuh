@@ -94,7 +94,7 @@
        1. A row of BSR_DTYPE_LIST and one of BSRI_TYPES: stored how, results, conversions; BSRI_HAS_ of its switch. The CPU runs.
        2. bsri_dev_dtype of it, here: numbers from elements and back. A type that is not in BSRI_TYPES_F32 needs a case of its own
           in bsri_dev_number(), _load() and _store(), or is taken for f64; each one in bsri_dev_load8() and _store8(). simt runs.
-          Both 8-bit floats are one type there, whose format is told at run time: a third one joins bsri_dev_f8_halves(), _codes().
+          Both 8-bit floats are one type there, of formats told at run time: a third one joins bsri_dev_f8_halves(), _codes().
        3. For tensor cores its bsri_mma_operand (>>cuda-tiles); here bsri_mma(), by wgmma bsri_wgmma and a type of tensor map.
        4. Rows of BSRI_KERNELS_PRODUCT: its tiles, and the costs of kernels that run alike.
        5. What is by type beyond products: bsri_convert_in() and >>vector-few (the CPU, fast), >>device-maps, >>device-draw
@@ -125,8 +125,8 @@
        1. A field of bsr_epilogue, its check in bsri_check_epilogue(); bsri_describe_epilogue() copies it to bsri_dev_product. Of
           sums that take several launches only one has it: bsri_sum_share().
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
-       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_last() does it, in f32; bsri_dev_activate(), which finishes
-          single elements, asks for it there, and does it itself in f64. Every kernel has it then.
+       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_last() does it, in f32; bsri_dev_activate(), which
+          finishes single elements, asks for it there, and does it itself in f64. Every kernel has it then.
        4. Else bsri_mma_linear() and bsri_wgmma_epilogue() refuse it, and the general epilogues have it: bsri_dev_writer,
           bsri_dev_finisher::eight() for real numbers and for integers.
        5. To be fast by wgmma: a BSRI_TERM_, and bsri_wgmma_fuse(). */
