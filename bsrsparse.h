@@ -213,10 +213,10 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 224 KB of stack per thread. The
-     context is one allocation (some 130 KB on the CPU). Conversions, views, bsr_validate (>>matrices) and what builds block masks
-     (>>masks) take scratch from bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are
-     faster with a workspace: WORKSPACE THAT PAYS.
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES, SUMS OF PRODUCTS); they use up to 224 KB of stack
+     per thread. The context is one allocation (some 130 KB on the CPU). Conversions, views, bsr_validate (>>matrices) and what
+     builds block masks (>>masks) take scratch from bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA
+     some products are faster with a workspace: WORKSPACE THAT PAYS.
      On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
      output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
      where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
@@ -240,7 +240,7 @@
      the host's).
      On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
      read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not wait to read the sparse operand (see
-     there); nor do most others of that tier (without alpha_ptr) to read its indices and views, and short ones of tier mma
+     there); nor do most others of that tier (without alpha_ptr) to read its indices and views, and small ones of tier mma
      (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
@@ -373,7 +373,7 @@
      instruction sets VNNI and BF16, taken by default where they are: products of bf16 then flush what is subnormal; two products
      in one call (bsr_chain_mm, bsr_sampled_chain_mm); calls that are timed (bsr_exec.timing); block masks of attention (>>masks);
      keys and values in pages, results over disjoint keys merged; mixtures of experts and gated units (>>moe); quantisers
-     (>>quantise).
+     (>>quantise); weights of 8 and 4 bits beside operands of more (WEIGHTS; the type u4).
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -11719,7 +11719,7 @@ static bsr_status bsri_attention_check_tables(const bsri_call *c, const bsri_att
 }
 
 /* Does anything but causality stand between product and softmax? */
-/* For tuned tables and kernels: do options change scores by more than a causal mask? (The CPU's job.modifies counts that, too.) */
+/* For tuned tables and kernels: do options change scores by more than a causal mask? The CPU's job.modifies counts that, too. */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
