@@ -338,7 +338,7 @@ typedef struct ref_merge {
     int parts;
     ref_result want, norm; /* of out, of lse */
 } ref_merge;
-/* out[] and lse[] of parts in `dtype`, out in type `to`; some rows of a part, and all parts of every eighth row, attend to nothing.
+/* out[] and lse[] of parts in `dtype`, out in type `to`. Some rows of a part, and every eighth row of all, attend to nothing.
    in_place: the result stands where the first part stood. */
 TF void ref_merge_draw(ref_merge *g, int dtype, int to, int parts, int64_t rows, int64_t dv, t_shape b, int in_place) {
     const int norm = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
@@ -347,13 +347,15 @@ TF void ref_merge_draw(ref_merge *g, int dtype, int to, int parts, int64_t rows,
     g->parts = parts;
     for (p = 0; p < parts; p++) {
         bsr_dense *x = &g->x[p], *y = &g->y[p];
-        *x = t_random(in_place ? to : dtype, rows, dv, (int)bt_below(LAYOUTS), p && bt_below(3) == 0 ? NO_BATCH : b, 0, FILL_SIGNED);
+        *x = t_random(in_place ? to : dtype, rows, dv, (int)bt_below(LAYOUTS), p && bt_below(3) == 0 ? NO_BATCH : b, 0,
+                      FILL_SIGNED);
         *y = t_random(norm, rows, 1, (int)bt_below(LAYOUTS), b, 0, FILL_SIGNED);
         for (n = 0; n < t_items(&b); n++)
             for (i = 0; i < rows; i++) {
                 const int idle = i % 8 == 5 || bt_below(4) == 0;
                 t_set(y, n, i, 0, idle ? -(double)INFINITY : 30 * t_get(y, n, i, 0));
-                for (d = 0; d < dv && i % 8 == 5 && !(in_place && p == 0); d += 3) t_set(x, x->batch_dims ? n : 0, i, d, (double)NAN);
+                for (d = 0; d < dv && i % 8 == 5 && !(in_place && p == 0); d += 3)
+                    t_set(x, x->batch_dims ? n : 0, i, d, (double)NAN);
             }
     }
     g->out = in_place ? g->x[0] : t_output(to, rows, dv, (int)bt_below(LAYOUTS), b);

@@ -310,8 +310,8 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case SOFTMAX_BACKWARD: return bsr_softmax_backward(f->ctx, f->scale, f->pa, f->pp, f->pt, e);
         case ATTENTION: return bsr_attention(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, f->plse, e);
         case GRADIENTS:
-            return bsr_attention_backward(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, f->plse, f->pd_out,
-                                          f->pdq, f->pdk, f->pdv, e);
+            return bsr_attention_backward(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, f->plse,
+                                          f->pd_out, f->pdq, f->pdk, f->pdv, e);
         case MERGE: return bsr_attention_merge(f->ctx, f->count, f->ppartials, f->pnorms, f->pout, f->plse, e);
         case MAP: {
             bsr_operand y;
@@ -1229,8 +1229,8 @@ TEST(bad_conversions) {
 TEST(any_pointer) {
 #define AT(x) offsetof(fixture, x)
     static const size_t handed[] = {AT(ctx), AT(pa), AT(pp), AT(pt), AT(pm), AT(pb), AT(pc), AT(px), AT(py), AT(pz), AT(pinput),
-                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask), AT(plse), AT(pd_out),
-                                    AT(pdq), AT(pdk), AT(pdv), AT(ppartials), AT(pnorms),
+                                    AT(pout), AT(pup), AT(pweights), AT(pr), AT(pgate_out), AT(pup_out), AT(mask), AT(plse),
+                                    AT(pd_out), AT(pdq), AT(pdk), AT(pdv), AT(ppartials), AT(pnorms),
                                     AT(indices.c_indices), AT(indices.r_offsets), AT(indices.p_indices), AT(indices.q_indices)};
     static const size_t data[] = {AT(a.crow_indices), AT(a.col_indices), AT(a.values), AT(s.crow_indices), AT(s.col_indices),
                                   AT(s.values), AT(t.crow_indices), AT(t.col_indices), AT(t.values), AT(m.crow_indices),
@@ -1238,7 +1238,8 @@ TEST(any_pointer) {
                                   AT(right.data), AT(bias.data), AT(x.data), AT(y.data), AT(z.data), AT(out.data), AT(lse.data),
                                   AT(rel.data), AT(key.data), AT(blocks.data), AT(db.data), AT(source.data),
                                   AT(up.data), AT(weights.data), AT(gate_out.values), AT(up_out.values), AT(r.counts),
-                                  AT(r.offsets), AT(r.row_of), AT(r.slot_of), AT(r.status), AT(d_out.data), AT(dq.data), AT(dk.data), AT(dv.data),
+                                  AT(r.offsets), AT(r.row_of), AT(r.slot_of), AT(r.status), AT(d_out.data), AT(dq.data),
+                                  AT(dk.data), AT(dv.data),
                                   AT(partial[0].data), AT(partial[1].data), AT(norms[0].data), AT(norms[1].data),
                                   AT(first), AT(second), AT(values), AT(buffer)};
     size_t k, pointers = BT_COUNT(handed) + BT_COUNT(data);

@@ -601,8 +601,8 @@ static bsr_status gradients(const bsr_context *ctx, const ref_gradients *g, cons
     poison(g->dq.data), poison(g->dk.data);
     if (g->has_bias) poison(g->d_bias.data);
     if (g->has_scores) poison(g->d_scores.values);
-    return bsr_attention_backward(ctx, g->scale, &g->q, &g->k, &g->v, &g->mask, &g->o, &g->out, &g->lse, &g->d_out, &g->dq, &g->dk,
-                                  &g->dv, e);
+    return bsr_attention_backward(ctx, g->scale, &g->q, &g->k, &g->v, &g->mask, &g->o, &g->out, &g->lse, &g->d_out, &g->dq,
+                                  &g->dk, &g->dv, e);
 }
 static void random_attention_backward(int turn) {
     const int type = a_float(turn);
@@ -626,7 +626,8 @@ static void random_attention_backward(int turn) {
 static void random_attention_merge(int turn) {
     const int type = a_float(turn), to = type == BSR_F64 || bt_below(2) ? type : (int)BSR_F32;
     ref_merge g;
-    ref_merge_draw(&g, type, to, (int)bt_range(1, REF_PARTS), bt_range(0, 150), bt_range(0, bt_below(4) ? 70 : 300), some_batch(), 0);
+    ref_merge_draw(&g, type, to, (int)bt_range(1, REF_PARTS), bt_range(0, 150), bt_range(0, bt_below(4) ? 70 : 300),
+                   some_batch(), 0);
     ref_merge_want(&g);
     EACH_WAY(g.out.data, (poison(g.lse.data), bsr_attention_merge(ctx, g.parts, g.x, g.y, &g.out, &g.lse, e)),
              (REF_COMPARE(&g.out, &g.want, REF_ANY), REF_COMPARE(&g.lse, &g.norm, REF_ANY)));
