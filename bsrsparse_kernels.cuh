@@ -106,7 +106,7 @@
        4. By wgmma it is estimated with those of its block size; by mma in the loop of bsri_mma_estimate().
        5. sh tests/same_code.sh --update; gpu_test runs each instance of the table.
      an operation
-       1. BSR_OP_LIST, the public function with its comment, checks, the CPU's engine.
+       1. BSR_OP_LIST, the public function with its comment, checks, the CPU's engine; bsr_supports().
        2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
        3. The kernels, in a section here.
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
