@@ -752,6 +752,7 @@ template <class O, class... P> constexpr auto gm_mirrored(bsr_status (*)(const b
     }                                                                 \
     static constexpr auto gm_##operation = gm_mirrored<gm_of_##operation>(&bsr_##operation);
 T_CALLS(X)
+T_GRADIENTS(X)
 #undef X
 TF bsr_status gm_sum_mm(const bsr_context *ctx, double beta, const bsr_dense *input, const bsr_term *terms, int64_t count,
                         const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
