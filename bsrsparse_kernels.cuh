@@ -2781,6 +2781,11 @@ template <class T, class L> struct bsri_mma_producer {
             }
         }
     }
+    /* From an item's first element to behind its last one. */
+    static __device__ __forceinline__ int64_t dense_bytes(const bsri_dev_mma &m) {
+        const int64_t rows = m.p.b.rows, cols = m.p.width;
+        return ((L::B_ROWS ? rows : cols) - 1) * m.b_line + (L::B_ROWS ? cols : rows) * T::BYTES;
+    }
     /* The same where pieces stand at any address: two aligned ones have each. What stands beside a line is read with it, and
        comes to columns that out does not have; nothing is read from `end` on, where the operand ends. */
     __device__ __forceinline__ void dense_shifted(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *end) const {
@@ -2845,8 +2850,6 @@ template <class T, class L> struct bsri_mma_producer {
         int32_t col = 0;
         int window = -32, i = (int)((warp - stages_before) % 4u);
         uint32_t stage = (stages_before + i) % m.stages, phase = (stages_before + i) / m.stages & 1;
-        const int64_t lines = L::B_ROWS ? m.p.b.rows : m.p.width, line = (L::B_ROWS ? m.p.width : m.p.b.rows) * T::BYTES;
-        const char *const end = T::SHIFTED ? r.b + (lines - 1) * m.b_line + line : NULL; /* of the dense operand */
         for (; i < stages; i += 4) {
             while (window < (i * L::E >> bits & ~31)) {
                 window += 32, next += __popc(mine);
@@ -2863,8 +2866,9 @@ template <class T, class L> struct bsri_mma_producer {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
                 const uint32_t rows = __shfl_sync(~0u, mask, entry);
-                const int64_t k0 = (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS;
-                if (!T::SHIFTED) dense(m, to + m.b_at + e * L::B_BYTES, k0, r.b);
+                if constexpr (!T::SHIFTED)
+                    dense(m, to + m.b_at + e * L::B_BYTES,
+                          (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS, r.b);
                 const int64_t own = next + __popc(mine & ((1u << entry) - 1));
                 int64_t block = m.view.by_cols ? __umulhi((uint32_t)own, m.view.by_cols) : own, at = down;
                 const uint32_t across = T::SCALED ? (uint32_t)(own - block * m.view.cols) * (uint32_t)m.p.bc : 0;
@@ -2876,7 +2880,9 @@ template <class T, class L> struct bsri_mma_producer {
                                                            (slice & subs) * L::KS,
                                                        (uint32_t)block, across + (slice & subs) * L::KS);
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
-                if constexpr (T::SHIFTED) dense_shifted(m, to + m.b_at + e * L::B_BYTES, k0, end);
+                if constexpr (T::SHIFTED)
+                    dense_shifted(m, to + m.b_at + e * L::B_BYTES,
+                                  (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS, r.b + dense_bytes(m));
             }
             if (T::SCALED || T::SHIFTED) bsri_mbarrier_arrive(full + 8 * stage); /* of what was not copied */
             bsri_cp_async_arrive(full + 8 * stage);
