@@ -19544,7 +19544,7 @@ template <class OF, int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_o
     typedef SUM sum;
     typedef OF of;
     static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
-    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER, SCALED = false;
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0), F8 = BYTES == 1 && !INTEGER, SCALED = false, SHIFTED = false;
 };
 struct bsri_mma_bf16 : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> {};
 struct bsri_mma_f16 : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {};
@@ -19556,6 +19556,13 @@ struct bsri_mma_i8_scaled : bsri_mma_operand<bsri_mma_i8, BSR_I8, float> {
 };
 struct bsri_mma_f8_scaled : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
     static constexpr bool SCALED = true;
+};
+/* Of a dense operand whose pieces of 16 bytes stand at any address: read as two aligned ones. */
+struct bsri_mma_bf16_shifted : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> {
+    static constexpr bool SHIFTED = true;
+};
+struct bsri_mma_f16_shifted : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {
+    static constexpr bool SHIFTED = true;
 };
 struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
 /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
@@ -19889,6 +19896,7 @@ enum {
     BSRI_FOR_PRODUCT,
     BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
     BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
+    BSRI_FOR_SHIFTED,  /* by mma: pieces of the dense operand stand at any address */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_NARROW_4, /* the same of u4, */
@@ -19926,6 +19934,7 @@ enum {
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
     BSRI_COSTS_NONE, /* the only one of its tier */
     BSRI_COSTS_MMA,
+    BSRI_COSTS_MMA_SHIFTED,
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
@@ -20019,6 +20028,11 @@ enum {
 #define BSRI_KERNELS_MMA_SCALED(X, n, n16, D, T)                                                                          \
     X(PRODUCT_MMA_SCALED_32_##D, n, SCALED, MMA, D, 32, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 32, 32, 2, 128>)    \
     X(PRODUCT_MMA_SCALED_16_##D, n16, SCALED, MMA, D, 16, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 16, 16, 4, 128>)
+#define BSRI_KERNELS_MMA_SHIFTED_OF(X, block, n, D, ...) \
+    X(PRODUCT_MMA_SHIFTED_##block##_##D, n, SHIFTED, MMA, D, block, MMA_SHIFTED, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_MMA_SHIFTED(X, n, D, T)                        \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 32, n + 0, D, T, 32, 32, 1, 128) \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 16, n + 1, D, T, 16, 16, 2, 128)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -20124,6 +20138,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
+    BSRI_KERNELS_MMA_SHIFTED(X, 950, BF16, bsri_mma_bf16_shifted)              \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
     BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
@@ -20131,6 +20146,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16,                                                    \
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
+    BSRI_KERNELS_MMA_SHIFTED(X, 952, F16, bsri_mma_f16_shifted)                \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
     BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
@@ -20623,6 +20639,12 @@ static int bsri_mma_layout(const bsr_dense *d) {
     return 0;
 }
 
+/* The same of lines that stand at any address: each has its place, so that what is next to a piece belongs to the operand, too. */
+static int bsri_mma_shifted(const bsr_dense *d) {
+    if (d->col_stride == 1 && (d->row_stride >= d->cols || d->rows == 1)) return 1;
+    return d->row_stride == 1 && (d->col_stride >= d->rows || d->cols == 1) ? 2 : 0;
+}
+
 /* An input is read: behind a pointer beta may be any number. */
 static int bsri_has_beta(const bsri_dev_product *p) { return p->has_input && (p->beta != 0.0 || p->beta_ptr); }
 
@@ -20872,6 +20894,8 @@ typedef struct bsri_costs {
     /* costs        size     start     tile    fused    store    fetch    bytes    along     step     area */        \
     X(MMA,            16,     4270,     4290,     2230,      849,     72.6,     56.3,     1.84,     19.7,       245) \
     X(MMA,            32,     5350,     4570,      748,   0.0644,      117,     75.2, 6.81e-06,     37.3,       324) \
+    X(MMA_SHIFTED,    16,     4270,     4290,     2230,      849,      145,       65,     1.00,     19.7,       245) \
+    X(MMA_SHIFTED,    32,     5350,     4570,      748,   0.0644,      230,       85,    0.100,     37.3,       324) \
     X(F32,            16,     2990,     4250,      625,     21.2,      363,     13.8,     1.92,      384,      1020) \
     X(F32,            32,     2260,     5920,      808,      221,      671,   0.0647,      964,      379,      2110) \
     X(TF32,           16,     4670,     3140,      555,     1270,      107,     89.3,  0.00063,     80.6,       428) \
@@ -21121,13 +21145,23 @@ static void bsri_narrow_scales(bsri_scaling *s) {
     s->along_group = bsri_max(1, bsri_min(s->along_group, INT32_MAX));
 }
 static int bsri_mma_for(const bsri_dev_product *p) { return bsri_dev_scaled(p) ? BSRI_FOR_SCALED : BSRI_FOR_PRODUCT; }
+/* The kind of instances that reads the dense operand. */
+static bsri_wanted bsri_mma_want(const bsri_dev_product *p, const bsri_facts *f) {
+    return bsri_want(f->dense || bsri_dev_scaled(p) ? bsri_mma_for(p) : BSRI_FOR_SHIFTED, BSRI_TIER_MMA,
+                     bsri_type_of(p->a.dtype, p->precision));
+}
+/* How it does: 1: rows are contiguous, 2: columns are; 0: there is none that could. */
+static int bsri_mma_dense(const bsri_dev_product *p, const bsri_facts *f) {
+    const bsri_wanted shifted = bsri_mma_want(p, f);
+    return f->dense || shifted.of != BSRI_FOR_SHIFTED ? f->dense : bsri_find(&shifted) ? bsri_mma_shifted(&p->b) : 0;
+}
 /* Are places of an item's scales 32 bits from the first one's? */
 static int bsri_scales_near(const bsri_dev_product *p, const bsri_scaling *s) {
     return (double)s->of.rows * (double)s->of.row_stride + (double)s->of.cols * (double)s->of.col_stride +
                (double)p->a.nnz * (double)s->block < (double)INT32_MAX;
 }
-/* Why the tier does not take a product, or 0. */
-static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
+/* Why the tier does not take a product, or 0; dense: bsri_mma_dense(), or bsri_facts' for what reads aligned pieces only. */
+static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f, int dense) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
     const bsri_wanted any = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(dt, 0));
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
@@ -21138,22 +21172,22 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     if (bsri_dev_scaled(p) && bsri_max(bsri_max(p->a.rows, p->a.cols), p->width) > INT32_MAX) return BSR_WHY_SIZE;
     if (!bsri_scales_near(p, &p->a_scales) || !bsri_scales_near(p, &p->b_scales)) return BSR_WHY_SIZE;
     if (!f->values) return BSR_WHY_VALUES;
-    if (!f->dense) return BSR_WHY_DENSE;
+    if (!dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
 /* Null: left out of this build. */
-static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(bsri_mma_for(p), BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
-    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
+static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, const bsri_facts *f, int cols) {
+    bsri_wanted w = bsri_mma_want(p, f);
+    w.block = (int32_t)p->br, w.cols = cols, w.layout = bsri_mma_dense(p, f);
     return bsri_find(&w);
 }
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int f64 = p->a.dtype == BSR_F64, why = bsri_mma_refuses(ctx, p, compute, f);
-    const int wide = bsri_mma_wide(p, f), least = f64 ? 64 : 128; /* rows of tiles of 2 least columns */
-    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, least);
+    const int f64 = p->a.dtype == BSR_F64, dense = bsri_mma_dense(p, f), why = bsri_mma_refuses(ctx, p, compute, f, dense);
+    const int wide = f->dense ? bsri_mma_wide(p, f) : 0, least = f64 ? 64 : 128; /* rows of tiles of 2 least columns */
+    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f, least);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
     int rows, cols, kind;
@@ -21165,7 +21199,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             bsri_tiling t = bsri_tiling_of(f, rows, cols, x->slice, 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
-            t.waves = ceil(each), t.busy = each / t.waves;
+            t.waves = ceil(each), t.busy = each / t.waves, t.along = dense == 2;
             t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? bsri_paired_f32 : bsri_paired_by;
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
             bsri_estimate_take(&e, p, f, kind, &t);
@@ -21176,11 +21210,11 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
 
 /* Stages of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one stage's parity only.
    Where shared memory is short the tile shrinks. Whether there are enough. */
-static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
+static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, const bsri_facts *f,
                         const bsri_instance **x, bsri_choice *c, bsri_dev_mma *m) {
     const int line = (int)bsr_dtype_size(p->a.dtype);
     for (;;) {
-        const bsri_instance *s = *x = bsri_mma_instance(p, dense, c->tile_cols);
+        const bsri_instance *s = *x = bsri_mma_instance(p, f, c->tile_cols);
         if (!s) return 0;
         const int scales = bsri_dev_scaled(p) ? s->slices * bsri_mma_scales(c->tile_cols) : 0;
         const int a = s->slices * c->tile_rows * s->slice * line, warps = c->tile_rows / s->warp_rows * s->warps;
@@ -21216,13 +21250,13 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (bsr_dtype_size(dt) == 1 && b > 32);
-    const bsri_instance *x = bsri_mma_instance(p, f->dense, e->tile_cols);
+    const bsri_instance *x = bsri_mma_instance(p, f, e->tile_cols);
     bsri_choice c = bsri_yes(x, BSR_WHY_GROUP);
     if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
-    if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
+    if (!bsri_mma_fit(ctx, p, asked, b, f, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = x->number;
     /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
     c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
@@ -21230,7 +21264,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->order = c.order - 1;
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / x->warp_rows);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
-    bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
+    bsri_mma_strides(p, x, c.tile_cols, f->values, bsri_mma_dense(p, f), m);
     c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
@@ -21383,7 +21417,7 @@ static void bsri_small_take(bsri_estimate *e, const bsr_context *ctx, const bsri
    warps that share one, or what a plan asks for. */
 static bsri_estimate bsri_small_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
-    const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
+    const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f, f->dense);
     bsri_estimate e = bsri_estimate_below(f, why);
     int64_t tiles;
     int cols, most, i;

@@ -2719,6 +2719,26 @@ template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
         }
     }
 };
+/* 16 bytes that begin `skew` bytes into 32. */
+__device__ __forceinline__ uint4 bsri_shifted(uint4 x, const uint4 &y, int skew) {
+    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
+    const int bits = 8 * (skew & 3);
+    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
+                      __funnelshift_r(w[3], w[4], bits));
+}
+/* Elements of 16 bytes from `from` on, as many as stand before `end`; the others are zeros. */
+template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *from, const char *end) {
+    typedef typename bsri_either<T::BYTES == 1, uint8_t, typename bsri_either<T::BYTES == 2, uint16_t, uint32_t>::type>::type word;
+    uint32_t w[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int e = 0; e < 16; e += T::BYTES)
+        if (from + e < end) w[e / 4] |= (uint32_t) * (const word *)(from + e) << e % 4 * 8;
+    return make_uint4(w[0], w[1], w[2], w[3]);
+}
 template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
         b_to;               /* shared memory: stages, barriers, this lane's first piece of values and of a dense slice */
@@ -2778,6 +2798,41 @@ template <class T, class L> struct bsri_mma_producer {
             }
         }
     }
+    /* From an item's first element to behind its last one. */
+    static __device__ __forceinline__ int64_t dense_bytes(const bsri_dev_mma &m) {
+        const int64_t rows = m.p.b.rows, cols = m.p.width;
+        return ((L::B_ROWS ? rows : cols) - 1) * m.b_line + (L::B_ROWS ? cols : rows) * T::BYTES;
+    }
+    /* The same where pieces stand at any address: two aligned ones have each. What stands beside a line is read with it, and
+       comes to columns that out does not have; nothing is read from `end` on, where the operand ends. */
+    __device__ __forceinline__ void dense_shifted(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *end) const {
+        constexpr int COPIES = L::B_BYTES / 512, BATCH = 4; /* so many are under way at once: registers */
+        static_assert(COPIES % BATCH == 0 && (!L::B_ROWS || (PART == COPIES && BATCH * ROWS % 8 == 0)), "batches lie alike");
+        const char *from = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
+        const auto there = [&](int i) { return L::B_ROWS ? min(16, left) : left > i * (512 / L::LINE) ? 16 : 0; };
+        bool ends = false;
+#pragma unroll 1
+        for (int first = 0; first < COPIES; first += BATCH, to += BATCH * 512) {
+            uint4 x[BATCH], y[BATCH];
+            uint32_t lows = 0;
+#pragma unroll
+            for (int i = 0; i < BATCH; i++, from += m.b_jump) {
+                const int low = (int)((uintptr_t)from & 15), bytes = there(first + i);
+                const bool both = low + bytes > 16, inside = from - low + (both ? 32 : 16) <= end;
+                x[i] = y[i] = make_uint4(0, 0, 0, 0), lows |= (uint32_t)low << 4 * i, ends |= bytes > 0 && !inside;
+                if (bytes > 0 && inside) x[i] = bsri_dev_load16(from - low);
+                if (bytes > 0 && inside && both) y[i] = bsri_dev_load16(from - low + 16);
+            }
+#pragma unroll
+            for (int i = 0; i < BATCH; i++)
+                bsri_mma_put16(to + dense_at(i), bsri_shifted(x[i], y[i], (int)(lows >> 4 * i & 15)));
+        }
+        if (!ends) return;
+        from -= COPIES * m.b_jump, to -= COPIES * 512;
+#pragma unroll 1
+        for (int i = 0; i < COPIES; i++, from += m.b_jump)
+            if (there(i) > 0 && from + 32 > end) bsri_mma_put16(to + dense_at(i), bsri_mma_piece<T>(from, end));
+    }
     __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
         if (HALF) bsri_cp_async(to + a_to, at);
 #pragma unroll
@@ -2828,8 +2883,9 @@ template <class T, class L> struct bsri_mma_producer {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
                 const uint32_t rows = __shfl_sync(~0u, mask, entry);
-                dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS,
-                      r.b);
+                if constexpr (!T::SHIFTED)
+                    dense(m, to + m.b_at + e * L::B_BYTES,
+                          (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS, r.b);
                 const int64_t own = next + __popc(mine & ((1u << entry) - 1));
                 int64_t block = m.view.by_cols ? __umulhi((uint32_t)own, m.view.by_cols) : own, at = down;
                 const uint32_t across = T::SCALED ? (uint32_t)(own - block * m.view.cols) * (uint32_t)m.p.bc : 0;
@@ -2841,8 +2897,11 @@ template <class T, class L> struct bsri_mma_producer {
                                                            (slice & subs) * L::KS,
                                                        (uint32_t)block, across + (slice & subs) * L::KS);
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
+                if constexpr (T::SHIFTED)
+                    dense_shifted(m, to + m.b_at + e * L::B_BYTES,
+                                  (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS, r.b + dense_bytes(m));
             }
-            if (T::SCALED) bsri_mbarrier_arrive(full + 8 * stage); /* of scales that were not copied */
+            if (T::SCALED || T::SHIFTED) bsri_mbarrier_arrive(full + 8 * stage); /* of what was not copied */
             bsri_cp_async_arrive(full + 8 * stage);
             for (stage += 4; stage >= (uint32_t)m.stages; stage -= m.stages) phase ^= 1;
         }
@@ -2953,7 +3012,7 @@ __device__ __forceinline__ int bsri_dev_thread(void) {
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8 && !L::type::SCALED) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8 && !L::type::SCALED && !L::type::SHIFTED) return (int)threadIdx.x;
     return bsri_dev_thread();
 }
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
@@ -3578,7 +3637,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 
    barrier         count    arrives                                              waits                   phase
    full[stage]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
-                   + 32     the same lanes, where there are scales, which may have been stored
+                   + 32     the same lanes, where there are scales or pieces at any address, which may have been stored
    empty[stage]    readers  each multiplying thread: stage read                  the warp that fills it  round + 1
    chunk_full[2]   128      each fetching thread: chunk of the list written      multiplying threads     round of the chunks
    chunk_empty[2]  readers  each multiplying thread: chunk used up               fetching threads        round + 1
@@ -3608,7 +3667,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
     if ((int)threadIdx.x < m.stages) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), T::SCALED ? 64 : 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), T::SCALED || T::SHIFTED ? 64 : 32);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
@@ -17132,17 +17191,6 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_quantise_scales(const __
 /* >>device-stage: views copied to views: operands laid anew                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* 16 bytes that begin `skew` bytes into 32. */
-__device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int skew) {
-    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
-    const int bits = 8 * (skew & 3);
-    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
-                      __funnelshift_r(w[3], w[4], bits));
-}
 /* The piece of 16 bytes at `at` of a line, element by element, all asked for before the first is used; zeros before the line and
    from `bytes` on; what is within [0, all) is stored. */
 template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes,
@@ -17202,7 +17250,7 @@ static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
         const int64_t at = start + k * share * 16;
-        if (fast(at)) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+        if (fast(at)) *(uint4 *)(dst + at) = bsri_shifted(x[k], y[k], skew);
     }
 #pragma unroll 1
     for (int k = 0; k < BSRI_COPY_EACH; k++) { /* at the ends */

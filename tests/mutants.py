@@ -22,6 +22,7 @@ FLAGS = ["-std=c99", "-w", "-I.", "-Itests", '-DBSRSPARSE_USER_FUNCTIONS="tests/
 PORTABLE = ("errors", "matrices")  # programs to which instruction sets are all the same: half the compile time
 DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv"),
           "devicescales": ("scales_checks", "--scales"),
+          "deviceshifted": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted"),
           "devicemasks": ("masks_checks", "--masks"),
           "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too

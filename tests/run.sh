@@ -50,6 +50,7 @@ part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
 part "kernels of products with scales on the host" sh tests/test_device.sh --scales -s 8
 part "the same by wgmma on the host" sh tests/test_device.sh --scales --wgmma -s 8
 part "weights of fewer bits on the host" sh tests/test_device.sh --scales --weights -s 16
+part "operands at any address on the host" sh tests/test_device.sh --scales --shifted -s 30
 for k in 1 2 3; do # one case in so many: each lane is a coroutine
     case $k in 1) share=200 of=products ;; 2) share=8 of="sampled products" ;; *) share=8 of=softmax ;; esac
     part "kernels of $of on the host" sh tests/test_device.sh --kernels $k -s $share

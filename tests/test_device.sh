@@ -143,6 +143,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     test=
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
+    [ "${1:-}" != --shifted ] || { test=-DTEST_SHIFTED && shift; } # test_product.c: 16 bits, operands at any address
     build scales_checks "scales_checks$test" -O2 $test
     exec "$w/scales_checks$test" "$@"
 fi

@@ -91,6 +91,7 @@ static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t how) {
     for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
     return r;
 }
+static uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) { return (uint32_t)(((uint64_t)high << 32 | low) >> (by & 31)); }
 static float bsri_dev_exp2(float x) { return exp2f(x); }
 static float bsri_dev_inverse(float x) { return 1 / x; }
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
@@ -217,7 +218,15 @@ static void bsri_mma_put_pair(uint32_t at, float2 x) { shared_write(at, x); }
 static void bsri_mma_put16(uint32_t at, uint4 x) { shared_write(at, x); }
 static void bsri_wgmma_put(uint32_t at, uint32_t x) { shared_write(at, x); }
 static void bsri_wgmma_put(uint32_t at, uint32_t x, uint32_t y) { shared_write(at, make_uint2(x, y)); }
-static uint4 bsri_dev_load16(const char *from) { return *(const uint4 *)from; }
+static uint4 bsri_dev_load16(const char *from) {
+    if ((uintptr_t)from % 16) bt_fail(__FILE__, __LINE__, "a load of 16 bytes at %p", (const void *)from);
+    for (const bt_block *b = bt.blocks; b; b = b->next) { /* nothing behind what is there, as far as memory is checked */
+        const char *const data = (const char *)b->data, *const end = data + b->bytes;
+        if (from >= data - 15 && from < end && from + 16 > end && end - data > 64)
+            bt_fail(__FILE__, __LINE__, "a load of what stands behind an operand");
+    }
+    return *(const uint4 *)from;
+}
 template <class T> static void bsri_wgmma_unset(T &sum) { memset(&sum, 0xff, sizeof sum); }
 static void bsri_cp_async_if(uint32_t, const void *, uint32_t) {}
 static void bsri_wgmma_load_if(uint32_t (&)[4], uint32_t, uint32_t) {}
@@ -331,21 +340,30 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
         case 101: return launched(&bsri_product_simt<bsri_simt_tile<float, float, 16, 128, 2, 4>>, parameters, c);
         case 102: return launched(&bsri_product_simt<bsri_simt_tile<float, float, 64, 64, 4, 4>>, parameters, c);
 #endif
+#ifdef TEST_SHIFTED
+#define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
+    case number: return launched(&kernel<__VA_ARGS__>, parameters, c);
+        BSRI_KERNELS_MMA_128(BSRI_X, 203, BF16, bsri_mma_bf16, MMA)
+        BSRI_KERNELS_MMA_128(BSRI_X, 213, F16, bsri_mma_f16, MMA)
+        BSRI_KERNELS_MMA_SHIFTED(BSRI_X, 950, BF16, bsri_mma_bf16_shifted)
+        BSRI_KERNELS_MMA_SHIFTED(BSRI_X, 952, F16, bsri_mma_f16_shifted)
+#undef BSRI_X
+#endif
         default: ran[c->kernel]--; return 1;
     }
 }
 /* --- the operation: the CPU's checks and preparation, then the other side's choice, run here --- */
 static int most = BSRI_TIER_MMA; /* tier */
-/* The dense operand, mostly laid by one of the ways that tensor cores want. */
-static bsr_dense laid(const bsr_dense *b, int columns) {
-    const int64_t unit = 16 / (int64_t)bsr_dtype_size(b->dtype), item = (b->rows + unit) * (b->cols + unit);
+/* The dense operand, mostly laid by one of the ways that tensor cores want; unit: of what elements a line is. */
+static bsr_dense laid(const bsr_dense *b, int columns, int64_t unit) {
+    const int64_t item = (b->rows + unit) * (b->cols + unit);
     const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
     bsr_dense d = *b;
     int64_t i, j, n, step = (item + unit) / unit * unit;
-    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit;
-    d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
+    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit, d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
     for (i = b->batch_dims - 1; i >= 0; i--) d.batch_stride[i] = step, step *= b->batch[i];
-    d.data = bt_alloc((size_t)(step * (int64_t)bsr_dtype_size(b->dtype)), 16), bt_mark_output(d.data);
+    d.data = bt_alloc((size_t)(step * (int64_t)bsr_dtype_size(b->dtype)), unit > 1 ? 16 : bsr_dtype_size(b->dtype));
+    bt_mark_output(d.data);
     for (n = 0; n < batch.count; n++)
         for (i = 0; i < b->rows; i++)
             for (j = 0; j < b->cols; j++)
@@ -361,7 +379,17 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
     bsr_plan plan = BSR_ZERO, way = BSR_ZERO;
     bsr_exec e = *c->exec;
     bsri_call call = *c;
-    if (!BT_WANTED || !job->a || e.query || e.plan || bsr_dtype_size(job->a->dtype) != 1) return 0;
+    if (!BT_WANTED || !job->a || e.query || e.plan) return 0;
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(job->b->dtype);
+#ifdef TEST_SHIFTED
+    if (!bsri_is_half(job->a->dtype) || job->b->rows < 16) return 0;
+    gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most, gpu.cc_major = 9;
+    call.ctx = &gpu, call.exec = &e, e.workspace = NULL, e.workspace_bytes = 0, e.plan = &way, way.kernel = BSRI_TIER_MMA;
+    b = laid(job->b, bt_below(2) > 0, bt_below(4) ? 1 : bt_below(2) ? 4 : unit), job->b = &b;
+    way.tile_rows = bt_below(2) ? 128 : 0, way.tile_cols = way.tile_rows;
+    return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
+#endif
+    if (bsr_dtype_size(job->a->dtype) != 1) return 0;
     gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most;
     gpu.cc_major = 9, gpu.tensor_map = &gpu;
     if (bt_below(8) == 0) gpu.tier = BSRI_TIER_SIMT;
@@ -379,12 +407,12 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
         e.workspace_bytes = how == 2 ? 4 << 20 : 0, e.workspace = NULL;
         if (how == 2) e.workspace = bt_alloc((size_t)e.workspace_bytes, 64), bt_mark_output(e.workspace);
         way.flags = how == 2 ? BSR_PLAN_CONVERTS : 0, way.kernel = how ? BSRI_TIER_SIMT : BSRI_TIER_MMA, e.plan = &way;
-        if (bt_below(4)) b = laid(job->b, bt_below(2) > 0), job->b = &b;
+        if (bt_below(4)) b = laid(job->b, bt_below(2) > 0, unit), job->b = &b;
         if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
         e.plan = NULL;
         return how < 2 && bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
     }
-    if (bt_below(8)) b = laid(job->b, bt_below(most == BSRI_TIER_WGMMA ? 8 : 2) > 0), job->b = &b;
+    if (bt_below(8)) b = laid(job->b, bt_below(most == BSRI_TIER_WGMMA ? 8 : 2) > 0, unit), job->b = &b;
     for (int i = 0; i < 6 && first < 6; i++) {
         way.flags = ways[(first + i * step) % 6], e.plan = &way;
         if (bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK) return 1;
@@ -413,6 +441,8 @@ static void report(void) { /* how often each kernel ran */
 #include "test_f8.c"
 #elif defined(TEST_WEIGHTS)
 #include "test_weights.c"
+#elif defined(TEST_SHIFTED)
+#include "test_product.c"
 #else
 #include "test_scales.c"
 #endif

@@ -138,6 +138,13 @@ TEST(every_product_kernel) {
                                       [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
                 }
             }
+        for (int64_t block : blocks) /* rows of the dense operand at any address */
+            for (int trans = 0; halves && trans < 2; trans++) {
+                bt_case("%s, blocks of %d, 261 columns", bsr_dtype_name(type), (int)block);
+                const t_spec s = spec_of(type, block, 256 / block + 1, 6, (256 / block + 1) * 3);
+                bsr_matrix a = t_matrix(&s);
+                exact_columns(&a, 261, ROW, trans, {0}, ran[0]);
+            }
         each_small_block(type), each_vector(type), each_long_row(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
