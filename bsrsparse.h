@@ -626,7 +626,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_COLS_MISMATCH, BSR_BAD_SHAPE, "the number of columns is <value>, not <wanted>")                        \
     X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, not <wanted> as the other operand's")       \
     X(BSR_ITEM_MODE, BSR_BAD_SHAPE, "exactly one of a, b, c must be sparse; <value> are")                             \
-    X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse")                           \
+    X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse, and what belongs together alike") \
     X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims is <value>, not <wanted>")                                      \
     X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, not <wanted>")                         \
     X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimension <index> of <value>, which the " \
@@ -2243,7 +2243,9 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
    PyTorch's shapes [batch..., block rows + 1], [batch..., nnz], [batch..., nnz, block rows, block columns], and two entries of
    __metadata__, lists of JSON: NAME.shape "[batch..., rows, cols]" and NAME.block "[block rows, block columns]". A size 1 where
    shape has a batch size: the items share the array. NAME.ragged "true": BSR_MATRIX_RAGGED. The name "" goes without the dot.
-   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; names are UTF-8. */
+   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; BSR_U4 is the format's U8, one
+   byte for a pair, so that NAME.values of u4 has half as many columns as NAME.block says, and a dense tensor of U8 is one of
+   BSR_U4, whatever its bytes mean (packed weights, for bsr_unpack_u4). Names are UTF-8. */
 
 /* A file that bsr_parse_safetensors() has checked. It owns nothing: matrices and views point into the file, which must outlive
    them. Searches go on where the last one ended, so that reading in the file's order takes one pass in all: threads that search
@@ -28351,7 +28353,7 @@ static const struct bsri_file_dtype {
     int bits, dtype;
 } bsri_file_dtypes[] = {
     {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
-    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
+    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, BSR_U4},    {"I16", 16, 0},
     {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, BSR_E4M3},
     {"F8_E5M2", 8, BSR_E5M2},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
     {"F6_E3M2", 6, 0},     {"F4", 4, 0},
@@ -28670,7 +28672,9 @@ static bsr_status bsri_file_matrix(const bsri_call *c, bsr_safetensors *f, const
     if (dtype != m->index_dtype)
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_FILE, -1, dtype, m->index_dtype);
     if (bsri_file_find(f, name, BSRI_FILE_VALUES, &e)) {
-        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = m->block_cols;
+        const int pairs = bsri_file_dtypes[e.kind].dtype == BSR_U4;
+        if (pairs && m->block_cols % 2) return bsri_fail(c, BSR_ITEM_PACKED, BSR_ARG_FILE, 1, m->block_cols);
+        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = pairs ? m->block_cols / 2 : m->block_cols;
         BSRI_TRY(bsri_file_sizes(c, &e, m, 3, inside, m->values_batch_stride));
         BSRI_TRY(bsri_file_data(c, f, &e, &m->dtype, &data));
         m->values = bsri_wrapped(data);
@@ -28714,7 +28718,7 @@ static void bsri_weight_dim(bsri_weight *w, int64_t size, int64_t stride) {
 static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
     const bsr_matrix *m = o->sparse;
     int64_t s[3];
-    int i;
+    int i, pairs;
     w->rank = 0, w->part = part;
     if (!m) {
         const bsr_dense *d = o->dense;
@@ -28724,7 +28728,9 @@ static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
         w->data = (const char *)d->data, w->dtype = d->dtype, w->part = BSRI_FILE_WHOLE;
         return 1;
     }
+    pairs = part == BSRI_FILE_VALUES && m->dtype == BSR_U4;
     if (part == BSRI_FILE_VALUES && !m->values && (m->nnz || !bsr_dtype_size(m->dtype))) return 0;
+    if (pairs && m->block_cols % 2) return 0; /* a pattern: u4 that has values is refused */
     for (i = 0; i < m->batch_dims; i++) {
         const int64_t stride = part == BSRI_FILE_CROW  ? m->crow_batch_stride[i]
                                : part == BSRI_FILE_COL ? m->col_batch_stride[i]
@@ -28737,7 +28743,7 @@ static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
     if (part != BSRI_FILE_VALUES) return 1;
     bsri_value_strides(m, s);
     w->stride[w->rank - 1] = s[0];
-    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, m->block_cols, s[2]);
+    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, pairs ? m->block_cols / 2 : m->block_cols, s[2]);
     return 1;
 }
 /* Its bytes in the file; 0: too many. */
@@ -28898,6 +28904,7 @@ static int bsri_named_good(const char *name, int dense) {
 }
 /* An item's operand, and that it does not share memory with `bytes` of buffer. */
 static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, void *buffer, int64_t bytes) {
+    const uint32_t any = BSRI_ANY | BSRI_BIT(BSR_U4);
     const int64_t one = 1;
     bsri_weight w;
     bsri_spans set;
@@ -28909,9 +28916,9 @@ static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, vo
         bsr_matrix m = *item->value.sparse;
         m.transposed_index = m.schedule = NULL; /* they are not written */
         if (m.flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_SOURCE, -1, 0);
-        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, any, m.values ? BSRI_READ : BSRI_PATTERN));
         BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
-    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
+    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, any, BSRI_READ));
     for (part = 0; part <= BSRI_FILE_VALUES; part++)
         if (bsri_weight_of(&item->value, part, &w) && !bsri_weight_bytes(&w))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
