@@ -591,7 +591,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_OUTPUT_NULL, BSR_NULL_POINTER, "a pointer that receives a result is null")                             \
     X(BSR_ITEM_DATA_NULL, BSR_NULL_POINTER, "a dense operand with elements has null data")                            \
     X(BSR_ITEM_CROW_NULL, BSR_NULL_POINTER, "crow_indices is null")                                                   \
-    X(BSR_ITEM_COL_NULL, BSR_NULL_POINTER, "col_indices is null although blocks are stored")                          \
+    X(BSR_ITEM_COL_NULL, BSR_NULL_POINTER, "col_indices is null although blocks, or entries, are stored")             \
     X(BSR_ITEM_VALUES_NULL, BSR_NULL_POINTER, "values is null although the operation needs them")                     \
     X(BSR_ITEM_INDEX_ARRAY_NULL, BSR_NULL_POINTER, "an index array is null although it has entries")                  \
     X(BSR_ITEM_BACKEND_UNKNOWN, BSR_BAD_ARGUMENT, "unknown backend <value>")                                          \
@@ -608,7 +608,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_NO_MEMORY, BSR_OUT_OF_MEMORY, "the allocator returned null for <value> bytes")                         \
     X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
     X(BSR_ITEM_BUFFER_SIZE, BSR_CAPACITY, "the buffer must have <value> bytes")                                       \
-    X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks")                                         \
+    X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks, or entries of CSR and COO")             \
     X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for <op>, not for <wanted_op>")                              \
     X(BSR_ITEM_PLAN_FIELD, BSR_BAD_PLAN, "field <index> of the plan can't be <value> here")                           \
     X(BSR_ITEM_DTYPE_UNKNOWN, BSR_BAD_DTYPE, "unknown dtype <value>")                                                 \
@@ -1974,11 +1974,12 @@ typedef enum bsr_packing { /* how checkpoints pack weights of 4 bits, of rows x 
     BSR_PACKING_FORCE_32 = 0x7fffffff
 } bsr_packing;
 /* Writes the values of m's stored blocks from packed weights of m's size: m is 2-D, of u4, its pattern is there. In host memory,
-   as is `from`. Errors: NULL_POINTER, BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not divide), BAD_BATCH,
-   BAD_STRUCTURE (a column or row pointer out of range), UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
+   as is `from`, which may stand at any address. Errors: BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not
+   divide), BAD_BATCH, BAD_STRUCTURE, UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
 BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error);
 /* Zero points of such weights as bsr_scales.zero takes them: to [rows][groups] of i8, from words [groups][rows / 8]; GPTQ's are
-   stored one less than they are (its first format). Errors: NULL_POINTER, BAD_SHAPE, BAD_ARGUMENT. */
+   stored one less than they are (its first format; the second, "gptq_v2", stores them as they are: subtract 1 from what comes
+   out). Errors: BAD_SHAPE (rows: a multiple of 8), BAD_ARGUMENT (packing; pairs have no such form). */
 BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error);
 
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
@@ -3056,6 +3057,13 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
+}
+/* A context for what needs none, its calls and their errors: host memory, no logger. */
+BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
+    static const bsr_context host = BSR_ZERO;
+    memset(exec, 0, sizeof *exec);
+    exec->error = error;
+    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -15803,49 +15811,39 @@ static int bsri_packed_number(int packing, const void *from, int64_t rows, int64
     if (packing == BSR_PACKING_GPTQ) return (int)(bsri_packed_word(from, c / 8 * rows + r) >> 4 * (c % 8) & 15);
     return (int)(bsri_packed_word(from, c * (rows / 8) + r / 8) >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
 }
-static bsr_status bsri_unpack_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
-    bsri_record(NULL, error, item, operand, index, value);
-    return (bsr_status)bsri_items[item].status;
+/* What is read, and that it does not wrap: `count` numbers of 4 bits. */
+static bsr_status bsri_check_packed(const bsri_call *c, bsri_spans *set, const void *from, int64_t rows, int64_t cols) {
+    int64_t count;
+    set->count = 0;
+    if (!bsri_mul(rows, cols, &count)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (!from && count) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    return bsri_span_read(c, set, BSR_ARG_SOURCE, from, count / 2);
 }
-static bsr_status bsri_unpack_check(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
-    const int64_t rows = m->rows, cols = m->cols, step = packing == BSR_PACKING_PAIRS ? 2 : 8;
-    int64_t i, at, end;
-    if (m->dtype != BSR_U4) return bsri_unpack_fail(error, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m->dtype);
-    if (m->batch_dims) return bsri_unpack_fail(error, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
-    if (m->index_dtype != BSR_I64 && m->index_dtype != BSR_I32)
-        return bsri_unpack_fail(error, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, m->index_dtype);
-    if (rows < 0 || cols < 0)
-        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, rows >= 0, rows < 0 ? rows : cols);
-    if (m->block_rows < 1 || m->block_cols < 1 || rows % m->block_rows || cols % m->block_cols)
-        return bsri_unpack_fail(error, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, -1, m->block_cols);
-    if (m->block_cols % 2) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 1, m->block_cols);
-    for (i = 0; i < 3; i++)
-        if (m->value_strides[i]) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 0, m->value_strides[i]);
-    at = packing == BSR_PACKING_AWQ ? rows : cols;
-    if (at % step) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, at);
-    if (!m->crow_indices || (m->nnz && (!m->col_indices || !m->values || !from)))
-        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_MATRIX : BSR_ARG_SOURCE, -1, 0);
-    for (i = 0; i < bsri_block_rows(m); i++) {
-        at = bsri_index(m->crow_indices, m->index_dtype, i), end = bsri_index(m->crow_indices, m->index_dtype, i + 1);
-        if (at < 0 || end < at || end > m->nnz)
-            return bsri_unpack_fail(error, BSR_ITEM_CROW_DECREASES, BSR_ARG_MATRIX, i, end - at);
-        for (; at < end; at++)
-            if (bsri_index(m->col_indices, m->index_dtype, at) < 0 ||
-                bsri_index(m->col_indices, m->index_dtype, at) >= bsri_block_cols(m))
-                return bsri_unpack_fail(error, BSR_ITEM_COL_RANGE, BSR_ARG_MATRIX, at,
-                                        bsri_index(m->col_indices, m->index_dtype, at));
-    }
-    return BSR_OK;
+static bsr_status bsri_check_unpack(const bsri_call *c, int packing, const void *from, const bsr_matrix *given) {
+    const int64_t step = packing == BSR_PACKING_PAIRS ? 2 : 8;
+    int64_t along;
+    bsr_matrix m;
+    bsri_spans set;
+    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
+        return bsri_fail(c, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (!given) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    m = *given, m.transposed_index = m.schedule = NULL; /* nothing is asked of them */
+    BSRI_TRY(bsri_check_matrix_sizes(c, &m, BSR_ARG_MATRIX));
+    if (m.batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m.batch_dims, 0);
+    if (m.dtype != BSR_U4)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m.dtype, BSRI_BIT(BSR_U4));
+    along = packing == BSR_PACKING_AWQ ? m.rows : m.cols;
+    if (along % step) return bsri_fail(c, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, along);
+    BSRI_TRY(bsri_check_packed(c, &set, from, m.nnz ? m.rows : 0, m.cols));
+    BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_MATRIX, BSRI_BIT(BSR_U4), BSRI_WRITE));
+    return bsri_check_structure(c, &m, BSR_ARG_MATRIX, 0);
 }
 BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
-    bsr_status status;
     int64_t line, at, r, c;
-    if (error) memset(error, 0, sizeof *error), error->index = -1;
-    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
-        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
-    if (!m) return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    status = bsri_unpack_check(packing, from, m, error);
-    if (status != BSR_OK) return status;
+    bsr_exec exec;
+    bsri_call call;
+    BSRI_TRY(bsri_file_begin(&call, &exec, error));
+    BSRI_TRY(bsri_check_unpack(&call, packing, from, m));
     for (line = 0; line < bsri_block_rows(m); line++)
         for (at = bsri_index(m->crow_indices, m->index_dtype, line);
              at < bsri_index(m->crow_indices, m->index_dtype, line + 1); at++) {
@@ -15859,15 +15857,23 @@ BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix
     return BSR_OK;
 }
 BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error) {
+    const int64_t size[2] = {rows, groups}, stride[2] = {groups, 1};
     int64_t r, g;
-    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    bsr_exec exec;
+    bsri_call c;
+    bsri_spans set;
+    bsri_span s;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
     if (packing != BSR_PACKING_GPTQ && packing != BSR_PACKING_AWQ)
-        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+        return bsri_fail(&c, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
     if (rows < 0 || groups < 0)
-        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
-    if (rows % 8) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
-    if (rows && groups && (!from || !to))
-        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_BUFFER : BSR_ARG_SOURCE, -1, 0);
+        return bsri_fail(&c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
+    if (rows % 8) return bsri_fail(&c, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
+    BSRI_TRY(bsri_check_packed(&c, &set, from, rows, groups));
+    if (!to && rows && groups) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_BUFFER, -1, 0);
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, to, 1, 2, size, stride))
+        return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    BSRI_TRY(bsri_check_overlap(&c, &set, &s, 0));
     for (r = 0; r < rows; r++)
         for (g = 0; g < groups; g++) {
             const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
@@ -28120,14 +28126,6 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* ---------------------------------------------------------------------------------------------- */
 /* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
-
-/* A context for what needs none, its calls and their errors: host memory, no logger. */
-BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
-    static const bsr_context host = BSR_ZERO;
-    memset(exec, 0, sizeof *exec);
-    exec->error = error;
-    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
-}
 
 #ifndef BSRSPARSE_NO_IO
 #define BSRI_FILE_HEADER INT64_C(100000000) /* bytes of a header, as the format's own library has it: places fit 31 bits */
