@@ -137,8 +137,8 @@ static void require_range(const job *j, const char *path) {
     int64_t i;
     for (i = 0; i < j->e.count && fabs(j->e.value[i]) <= most; i++) {}
     if (i == j->e.count) return;
-    snprintf(line, sizeof line, "entry %lld is %g, beyond what %s holds%s", (long long)i + 1, j->e.value[i], bsr_dtype_name(dtype),
-             dtype == BSR_F64 ? "" : ": --dtype takes another type, e.g. f64");
+    snprintf(line, sizeof line, "entry %lld is %g, beyond what %s holds%s", (long long)i + 1, j->e.value[i],
+             bsr_dtype_name(dtype), dtype == BSR_F64 ? "" : ": --dtype takes another type, e.g. f64");
     complain(path, line);
 }
 static void read_file(job *j, const char *path) {

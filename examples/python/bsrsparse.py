@@ -27,7 +27,7 @@ except ImportError:  # PyTorch's tensors alone, with outputs that are given
 
 DTYPES = {name: i + 1 for i, name in enumerate("f16 bf16 f32 f64 i8 i32 i64 bool e4m3 e5m2 u4".split())}
 F16, BF16, F32, F64, I8, I32, I64, BOOL, E4M3, E5M2, U4 = DTYPES.values()
-NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2 uint8".split()  # 8-bit floats: of ml_dtypes
+NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2 uint8".split()
 TORCH = "float16 bfloat16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2 uint8".split()
 CODES = {**{n: i + 1 for names in (NUMPY, TORCH) for i, n in enumerate(names)}, "uint8": BOOL}
 SIZES = dict(zip(DTYPES.values(), (2, 2, 4, 8, 1, 4, 8, 1, 1, 1, 1)))
@@ -67,7 +67,7 @@ def struct(name, *fields):
 
 
 def numpy_type(code):
-    """bf16 is uint16 there; 8-bit floats are ml_dtypes' where that is installed, else bytes."""
+    """bf16 is uint16 there, u4 bytes; 8-bit floats are ml_dtypes' where that is installed, else bytes."""
     if code not in (E4M3, E5M2):
         return np.dtype(NUMPY[code - 1])
     try:

@@ -120,8 +120,9 @@ int main(int argc, char **argv) {
         {"{\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":[1,4],"
          "\"data_offsets\":[8,12]}}",
          12},
-        {"{\"__metadata__\":{\"w.shape\":\"[4, 4]\",\"w.block\":\"[2, 4]\"}," CROW("0", "12") ",\"w.col_indices\":{\"dtype\":\"I32\","
-         "\"shape\":[1],\"data_offsets\":[12,16]},\"w.values\":{\"shape\":[1,2,2],\"data_offsets\":[16,20],\"dtype\":\"U8\"}}",
+        {"{\"__metadata__\":{\"w.shape\":\"[4, 4]\",\"w.block\":\"[2, 4]\"}," CROW("0", "12") ",\"w.col_indices\":{\"dtype\":"
+         "\"I32\",\"shape\":[1],\"data_offsets\":[12,16]},\"w.values\":{\"shape\":[1,2,2],\"data_offsets\":[16,20],"
+         "\"dtype\":\"U8\"}}",
          20},
         {"{\"crow_indices\":{\"dtype\":\"I64\",\"shape\":[2,2],\"data_offsets\":[0,32]},\"col_indices\":{\"dtype\":\"I64\","
          "\"shape\":[1,0],\"data_offsets\":[32,32]},\"__metadata__\":{\"shape\":\"[2,5,7]\",\"block\":\"[5,7]\","
