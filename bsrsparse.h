@@ -310,8 +310,8 @@
        torchao's Int4Tensor, plain  bsr_unpack_u4; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
        GPTQ, AWQ                    bsr_unpack_u4, bsr_unpack_zeros; scales [cols / G, rows]
        DeepSeek's e4m3              scale [rows / 128, cols / 128]: groups of 128 x 128
-     bsr_safetensors_dense gives such packed tensors (I32, U8) as they lie in a mapped file; matrices of u4 go to and from files as
-     U8 (>>weights). Groups must be runs of columns: of GPTQ with a g_idx that does not ascend ("desc_act") columns of the weights
+     bsr_safetensors_dense gives such packed tensors (I32, U8) as they lie in a mapped file; matrices of u4 go to and from files
+     as U8 (>>weights). Groups must be runs of columns: where GPTQ's g_idx does not ascend ("desc_act"), columns of the weights
      and rows of b are to be put into its order first.
      The CPU makes f32 of stored blocks as it meets them and adds up in f32: (k + 8) u |A||B|; with zero points |A| is
      |scale| (|q| + |zero|), or |scale q| + |zero|. CUDA takes up to 16 columns as they are stored: blocks with sides of
