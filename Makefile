@@ -61,7 +61,7 @@ help:
 	@echo "make parity         PyTorch's tests against the CPU backend, a share of them: PARITY_ARGS=\"--part 0/100\""
 	@echo "make gpu-test, gpu-bench, gpu-parity, gpu-sanitize, archs, build-times: with nvcc; see tests/gpu.mk, tests/bench.mk"
 	@echo "make clean          removes build/"
-	@echo "CC=clang, CFLAGS=-O3, JOBS=8 and so on are taken as usual."
+	@echo "CC=clang, CFLAGS=-O3, JOBS=8 and so on are taken as usual, by shared CPPFLAGS and LDFLAGS, too."
 
 # On the GPU where there is one and nvcc compiles for it.
 SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
@@ -187,8 +187,8 @@ VERSION = $(shell awk '/define BSR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s",
 SONAME = libbsrsparse.so.$(basename $(VERSION))
 shared: $(B)/libbsrsparse.so
 $(B)/libbsrsparse.so: tests/compile/implementation.c $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) -fPIC -shared -fvisibility=hidden '-DBSR_API=__attribute__((visibility("default")))' \
-	    -Wl,-soname,$(SONAME) $< -o $@ -lm
+	$(compile) $(CPPFLAGS) $(CFLAGS) $(OPENMP) -fPIC -shared -fvisibility=hidden \
+	    '-DBSR_API=__attribute__((visibility("default")))' $(LDFLAGS) -Wl,-soname,$(SONAME) $< -o $@ -lm
 	@ln -sf libbsrsparse.so $(@D)/$(SONAME)
 
 # ---- installing ----
@@ -205,22 +205,23 @@ PC_DIR = $(call HERE,$(LIBDIR))/pkgconfig
 # A folder as a file names it that may be moved along with PREFIX, or with the folder of the CMake files.
 below = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 to_headers = $(shell realpath -m --relative-to="$(LIBDIR)/cmake/bsrsparse" "$(INCLUDEDIR)/bsrsparse" 2> /dev/null)
-pc = printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(call below,$(INCLUDEDIR))/bsrsparse' 'libdir=$(call below,$(LIBDIR))' '' \
+pc = umask 022; printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(call below,$(INCLUDEDIR))/bsrsparse' 'libdir=$(call below,$(LIBDIR))' '' \
      'Name: $(1)' 'Version: $(VERSION)' 'Description: block-sparse matrix products, softmax and attention' $(2) \
      > "$(PC_DIR)/$(1).pc"
+# Everybody may read what is installed, whatever the umask, and the modes of the source tree are.
 install:
-	mkdir -p "$(HEADER_DIR)" "$(PC_DIR)" "$(CMAKE_DIR)" "$(call HERE,$(DOCDIR))"
-	cp bsrsparse.h bsrsparse_kernels.cuh tune_table.h "$(HEADER_DIR)"
-	cp LICENSE "$(call HERE,$(DOCDIR))"
+	umask 022; mkdir -p "$(HEADER_DIR)" "$(PC_DIR)" "$(CMAKE_DIR)" "$(call HERE,$(DOCDIR))"
+	install -m 644 bsrsparse.h bsrsparse_kernels.cuh tune_table.h "$(HEADER_DIR)"
+	install -m 644 LICENSE "$(call HERE,$(DOCDIR))"
 	$(call pc,bsrsparse,'Cflags: -I$${includedir}' 'Libs: -lm')
 	$(call pc,bsrsparse-openmp,'Requires: bsrsparse' 'Cflags: -fopenmp' 'Libs: -fopenmp')
-	cp examples/cmake/package/bsrsparse-targets.cmake "$(CMAKE_DIR)"
-	sed -e 's|@HEADERS@|$(or $(addprefix $${CMAKE_CURRENT_LIST_DIR}/,$(to_headers)),$(INCLUDEDIR)/bsrsparse)|' \
+	install -m 644 examples/cmake/package/bsrsparse-targets.cmake "$(CMAKE_DIR)"
+	umask 022; sed -e 's|@HEADERS@|$(or $(addprefix $${CMAKE_CURRENT_LIST_DIR}/,$(to_headers)),$(INCLUDEDIR)/bsrsparse)|' \
 	    -e 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config.cmake.in > "$(CMAKE_DIR)/bsrsparse-config.cmake"
-	sed 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config-version.cmake.in \
+	umask 022; sed 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config-version.cmake.in \
 	    > "$(CMAKE_DIR)/bsrsparse-config-version.cmake"
 install-shared: install $(B)/libbsrsparse.so
-	cp $(B)/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
+	install -m 755 $(B)/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
 	ln -sf libbsrsparse.so.$(VERSION) "$(call HERE,$(LIBDIR))/$(SONAME)"
 	ln -sf $(SONAME) "$(call HERE,$(LIBDIR))/libbsrsparse.so"
 	$(call pc,bsrsparse-shared,'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lbsrsparse -lm')

@@ -317,6 +317,9 @@
        torchao's Int4Tensor, plain  bsr_unpack_u4; scale, zero_point [cols / G, rows]; BSR_SCALES_ZERO_AFTER
        GPTQ, AWQ                    bsr_unpack_u4, bsr_unpack_zeros; scales [cols / G, rows]
        DeepSeek's e4m3              scale [rows / 128, cols / 128]: groups of 128 x 128
+     bsr_safetensors_dense gives such packed tensors (I32, U8) as they lie in a mapped file; matrices of u4 go to and from files
+     as U8 (>>weights). Groups must be runs of columns: where GPTQ's g_idx does not ascend ("desc_act"), columns of the weights
+     and rows of b are to be put into its order first.
      The CPU makes f32 of stored blocks as it meets them and adds up in f32: (k + 8) u |A||B|; with zero points |A| is
      |scale| (|q| + |zero|), or |scale q| + |zero|. CUDA takes up to 16 columns as they are stored: blocks with sides of
      multiples of 16, b of 16 bits, values by rows in aligned pieces of 16 bytes, groups along K powers of two from 16 on, one
@@ -598,7 +601,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_OUTPUT_NULL, BSR_NULL_POINTER, "a pointer that receives a result is null")                             \
     X(BSR_ITEM_DATA_NULL, BSR_NULL_POINTER, "a dense operand with elements has null data")                            \
     X(BSR_ITEM_CROW_NULL, BSR_NULL_POINTER, "crow_indices is null")                                                   \
-    X(BSR_ITEM_COL_NULL, BSR_NULL_POINTER, "col_indices is null although blocks are stored")                          \
+    X(BSR_ITEM_COL_NULL, BSR_NULL_POINTER, "col_indices is null although blocks, or entries, are stored")             \
     X(BSR_ITEM_VALUES_NULL, BSR_NULL_POINTER, "values is null although the operation needs them")                     \
     X(BSR_ITEM_INDEX_ARRAY_NULL, BSR_NULL_POINTER, "an index array is null although it has entries")                  \
     X(BSR_ITEM_BACKEND_UNKNOWN, BSR_BAD_ARGUMENT, "unknown backend <value>")                                          \
@@ -615,7 +618,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_NO_MEMORY, BSR_OUT_OF_MEMORY, "the allocator returned null for <value> bytes")                         \
     X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
     X(BSR_ITEM_BUFFER_SIZE, BSR_CAPACITY, "the buffer must have <value> bytes")                                       \
-    X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks")                                         \
+    X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks, or entries of CSR and COO")             \
     X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for <op>, not for <wanted_op>")                              \
     X(BSR_ITEM_PLAN_FIELD, BSR_BAD_PLAN, "field <index> of the plan can't be <value> here")                           \
     X(BSR_ITEM_DTYPE_UNKNOWN, BSR_BAD_DTYPE, "unknown dtype <value>")                                                 \
@@ -633,7 +636,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_COLS_MISMATCH, BSR_BAD_SHAPE, "the number of columns is <value>, not <wanted>")                        \
     X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, not <wanted> as the other operand's")       \
     X(BSR_ITEM_MODE, BSR_BAD_SHAPE, "exactly one of a, b, c must be sparse; <value> are")                             \
-    X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse")                           \
+    X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse, and what belongs together alike") \
     X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims is <value>, not <wanted>")                                      \
     X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, not <wanted>")                         \
     X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimension <index> of <value>, which the " \
@@ -1981,11 +1984,12 @@ typedef enum bsr_packing { /* how checkpoints pack weights of 4 bits, of rows x 
     BSR_PACKING_FORCE_32 = 0x7fffffff
 } bsr_packing;
 /* Writes the values of m's stored blocks from packed weights of m's size: m is 2-D, of u4, its pattern is there. In host memory,
-   as is `from`. Errors: NULL_POINTER, BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not divide), BAD_BATCH,
-   BAD_STRUCTURE (a column or row pointer out of range), UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
+   as is `from`, which may stand at any address. Errors: BAD_DTYPE (m is not u4), BAD_SHAPE (sizes that the packing does not
+   divide), BAD_BATCH, BAD_STRUCTURE, UNSUPPORTED (odd or strided blocks), BAD_ARGUMENT (packing). */
 BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error);
 /* Zero points of such weights as bsr_scales.zero takes them: to [rows][groups] of i8, from words [groups][rows / 8]; GPTQ's are
-   stored one less than they are (its first format). Errors: NULL_POINTER, BAD_SHAPE, BAD_ARGUMENT. */
+   stored one less than they are (its first format; the second, "gptq_v2", stores them as they are: subtract 1 from what comes
+   out). Errors: BAD_SHAPE (rows: a multiple of 8), BAD_ARGUMENT (packing; pairs have no such form). */
 BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error);
 
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
@@ -2250,7 +2254,9 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
    PyTorch's shapes [batch..., block rows + 1], [batch..., nnz], [batch..., nnz, block rows, block columns], and two entries of
    __metadata__, lists of JSON: NAME.shape "[batch..., rows, cols]" and NAME.block "[block rows, block columns]". A size 1 where
    shape has a batch size: the items share the array. NAME.ragged "true": BSR_MATRIX_RAGGED. The name "" goes without the dot.
-   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; names are UTF-8. */
+   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; BSR_U4 is the format's U8, one
+   byte for a pair, so that NAME.values of u4 has half as many columns as NAME.block says, and a dense tensor of U8 is one of
+   BSR_U4, whatever its bytes mean (packed weights, for bsr_unpack_u4). Names are UTF-8. */
 
 /* A file that bsr_parse_safetensors() has checked. It owns nothing: matrices and views point into the file, which must outlive
    them. Searches go on where the last one ended, so that reading in the file's order takes one pass in all: threads that search
@@ -3051,6 +3057,13 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
+}
+/* A context for what needs none, its calls and their errors: host memory, no logger. */
+BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
+    static const bsr_context host = BSR_ZERO;
+    memset(exec, 0, sizeof *exec);
+    exec->error = error;
+    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -15621,49 +15634,39 @@ static int bsri_packed_number(int packing, const void *from, int64_t rows, int64
     if (packing == BSR_PACKING_GPTQ) return (int)(bsri_packed_word(from, c / 8 * rows + r) >> 4 * (c % 8) & 15);
     return (int)(bsri_packed_word(from, c * (rows / 8) + r / 8) >> 4 * (r % 8 / 2 + r % 2 * 4) & 15);
 }
-static bsr_status bsri_unpack_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
-    bsri_record(NULL, error, item, operand, index, value);
-    return (bsr_status)bsri_items[item].status;
+/* What is read, and that it does not wrap: `count` numbers of 4 bits. */
+static bsr_status bsri_check_packed(const bsri_call *c, bsri_spans *set, const void *from, int64_t rows, int64_t cols) {
+    int64_t count;
+    set->count = 0;
+    if (!bsri_mul(rows, cols, &count)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (!from && count) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    return bsri_span_read(c, set, BSR_ARG_SOURCE, from, count / 2);
 }
-static bsr_status bsri_unpack_check(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
-    const int64_t rows = m->rows, cols = m->cols, step = packing == BSR_PACKING_PAIRS ? 2 : 8;
-    int64_t i, at, end;
-    if (m->dtype != BSR_U4) return bsri_unpack_fail(error, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m->dtype);
-    if (m->batch_dims) return bsri_unpack_fail(error, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
-    if (m->index_dtype != BSR_I64 && m->index_dtype != BSR_I32)
-        return bsri_unpack_fail(error, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, m->index_dtype);
-    if (rows < 0 || cols < 0)
-        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_MATRIX, rows >= 0, rows < 0 ? rows : cols);
-    if (m->block_rows < 1 || m->block_cols < 1 || rows % m->block_rows || cols % m->block_cols)
-        return bsri_unpack_fail(error, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, -1, m->block_cols);
-    if (m->block_cols % 2) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 1, m->block_cols);
-    for (i = 0; i < 3; i++)
-        if (m->value_strides[i]) return bsri_unpack_fail(error, BSR_ITEM_PACKED, BSR_ARG_MATRIX, 0, m->value_strides[i]);
-    at = packing == BSR_PACKING_AWQ ? rows : cols;
-    if (at % step) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, at);
-    if (!m->crow_indices || (m->nnz && (!m->col_indices || !m->values || !from)))
-        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_MATRIX : BSR_ARG_SOURCE, -1, 0);
-    for (i = 0; i < bsri_block_rows(m); i++) {
-        at = bsri_index(m->crow_indices, m->index_dtype, i), end = bsri_index(m->crow_indices, m->index_dtype, i + 1);
-        if (at < 0 || end < at || end > m->nnz)
-            return bsri_unpack_fail(error, BSR_ITEM_CROW_DECREASES, BSR_ARG_MATRIX, i, end - at);
-        for (; at < end; at++)
-            if (bsri_index(m->col_indices, m->index_dtype, at) < 0 ||
-                bsri_index(m->col_indices, m->index_dtype, at) >= bsri_block_cols(m))
-                return bsri_unpack_fail(error, BSR_ITEM_COL_RANGE, BSR_ARG_MATRIX, at,
-                                        bsri_index(m->col_indices, m->index_dtype, at));
-    }
-    return BSR_OK;
+static bsr_status bsri_check_unpack(const bsri_call *c, int packing, const void *from, const bsr_matrix *given) {
+    const int64_t step = packing == BSR_PACKING_PAIRS ? 2 : 8;
+    int64_t along;
+    bsr_matrix m;
+    bsri_spans set;
+    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
+        return bsri_fail(c, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+    if (!given) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    m = *given, m.transposed_index = m.schedule = NULL; /* nothing is asked of them */
+    BSRI_TRY(bsri_check_matrix_sizes(c, &m, BSR_ARG_MATRIX));
+    if (m.batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m.batch_dims, 0);
+    if (m.dtype != BSR_U4)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_MATRIX, -1, m.dtype, BSRI_BIT(BSR_U4));
+    along = packing == BSR_PACKING_AWQ ? m.rows : m.cols;
+    if (along % step) return bsri_fail(c, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, step, along);
+    BSRI_TRY(bsri_check_packed(c, &set, from, m.nnz ? m.rows : 0, m.cols));
+    BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_MATRIX, BSRI_BIT(BSR_U4), BSRI_WRITE));
+    return bsri_check_structure(c, &m, BSR_ARG_MATRIX, 0);
 }
 BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix *m, bsr_error *error) {
-    bsr_status status;
     int64_t line, at, r, c;
-    if (error) memset(error, 0, sizeof *error), error->index = -1;
-    if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
-        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
-    if (!m) return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    status = bsri_unpack_check(packing, from, m, error);
-    if (status != BSR_OK) return status;
+    bsr_exec exec;
+    bsri_call call;
+    BSRI_TRY(bsri_file_begin(&call, &exec, error));
+    BSRI_TRY(bsri_check_unpack(&call, packing, from, m));
     for (line = 0; line < bsri_block_rows(m); line++)
         for (at = bsri_index(m->crow_indices, m->index_dtype, line);
              at < bsri_index(m->crow_indices, m->index_dtype, line + 1); at++) {
@@ -15677,15 +15680,23 @@ BSR_API bsr_status bsr_unpack_u4(int packing, const void *from, const bsr_matrix
     return BSR_OK;
 }
 BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, const void *from, int8_t *to, bsr_error *error) {
+    const int64_t size[2] = {rows, groups}, stride[2] = {groups, 1};
     int64_t r, g;
-    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    bsr_exec exec;
+    bsri_call c;
+    bsri_spans set;
+    bsri_span s;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
     if (packing != BSR_PACKING_GPTQ && packing != BSR_PACKING_AWQ)
-        return bsri_unpack_fail(error, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
+        return bsri_fail(&c, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
     if (rows < 0 || groups < 0)
-        return bsri_unpack_fail(error, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
-    if (rows % 8) return bsri_unpack_fail(error, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
-    if (rows && groups && (!from || !to))
-        return bsri_unpack_fail(error, BSR_ITEM_ARGUMENT_NULL, from ? BSR_ARG_BUFFER : BSR_ARG_SOURCE, -1, 0);
+        return bsri_fail(&c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, rows >= 0, rows < 0 ? rows : groups);
+    if (rows % 8) return bsri_fail(&c, BSR_ITEM_PACKING_SIZE, BSR_ARG_SOURCE, 8, rows);
+    BSRI_TRY(bsri_check_packed(&c, &set, from, rows, groups));
+    if (!to && rows && groups) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_BUFFER, -1, 0);
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, to, 1, 2, size, stride))
+        return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    BSRI_TRY(bsri_check_overlap(&c, &set, &s, 0));
     for (r = 0; r < rows; r++)
         for (g = 0; g < groups; g++) {
             const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
@@ -28184,14 +28195,6 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A context for what needs none, its calls and their errors: host memory, no logger. */
-BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
-    static const bsr_context host = BSR_ZERO;
-    memset(exec, 0, sizeof *exec);
-    exec->error = error;
-    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
-}
-
 #ifndef BSRSPARSE_NO_IO
 #define BSRI_FILE_HEADER INT64_C(100000000) /* bytes of a header, as the format's own library has it: places fit 31 bits */
 #define BSRI_FILE_PREFIX 8                  /* its size stands in front */
@@ -28416,7 +28419,7 @@ static const struct bsri_file_dtype {
     int bits, dtype;
 } bsri_file_dtypes[] = {
     {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
-    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
+    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, BSR_U4},    {"I16", 16, 0},
     {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, BSR_E4M3},
     {"F8_E5M2", 8, BSR_E5M2},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
     {"F6_E3M2", 6, 0},     {"F4", 4, 0},
@@ -28735,7 +28738,9 @@ static bsr_status bsri_file_matrix(const bsri_call *c, bsr_safetensors *f, const
     if (dtype != m->index_dtype)
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_FILE, -1, dtype, m->index_dtype);
     if (bsri_file_find(f, name, BSRI_FILE_VALUES, &e)) {
-        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = m->block_cols;
+        const int pairs = bsri_file_dtypes[e.kind].dtype == BSR_U4;
+        if (pairs && m->block_cols % 2) return bsri_fail(c, BSR_ITEM_PACKED, BSR_ARG_FILE, 1, m->block_cols);
+        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = pairs ? m->block_cols / 2 : m->block_cols;
         BSRI_TRY(bsri_file_sizes(c, &e, m, 3, inside, m->values_batch_stride));
         BSRI_TRY(bsri_file_data(c, f, &e, &m->dtype, &data));
         m->values = bsri_wrapped(data);
@@ -28779,7 +28784,7 @@ static void bsri_weight_dim(bsri_weight *w, int64_t size, int64_t stride) {
 static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
     const bsr_matrix *m = o->sparse;
     int64_t s[3];
-    int i;
+    int i, pairs;
     w->rank = 0, w->part = part;
     if (!m) {
         const bsr_dense *d = o->dense;
@@ -28789,7 +28794,9 @@ static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
         w->data = (const char *)d->data, w->dtype = d->dtype, w->part = BSRI_FILE_WHOLE;
         return 1;
     }
+    pairs = part == BSRI_FILE_VALUES && m->dtype == BSR_U4;
     if (part == BSRI_FILE_VALUES && !m->values && (m->nnz || !bsr_dtype_size(m->dtype))) return 0;
+    if (pairs && m->block_cols % 2) return 0; /* a pattern: u4 that has values is refused */
     for (i = 0; i < m->batch_dims; i++) {
         const int64_t stride = part == BSRI_FILE_CROW  ? m->crow_batch_stride[i]
                                : part == BSRI_FILE_COL ? m->col_batch_stride[i]
@@ -28802,7 +28809,7 @@ static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
     if (part != BSRI_FILE_VALUES) return 1;
     bsri_value_strides(m, s);
     w->stride[w->rank - 1] = s[0];
-    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, m->block_cols, s[2]);
+    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, pairs ? m->block_cols / 2 : m->block_cols, s[2]);
     return 1;
 }
 /* Its bytes in the file; 0: too many. */
@@ -28963,6 +28970,7 @@ static int bsri_named_good(const char *name, int dense) {
 }
 /* An item's operand, and that it does not share memory with `bytes` of buffer. */
 static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, void *buffer, int64_t bytes) {
+    const uint32_t any = BSRI_ANY | BSRI_BIT(BSR_U4);
     const int64_t one = 1;
     bsri_weight w;
     bsri_spans set;
@@ -28974,9 +28982,9 @@ static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, vo
         bsr_matrix m = *item->value.sparse;
         m.transposed_index = m.schedule = NULL; /* they are not written */
         if (m.flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_SOURCE, -1, 0);
-        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, any, m.values ? BSRI_READ : BSRI_PATTERN));
         BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
-    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
+    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, any, BSRI_READ));
     for (part = 0; part <= BSRI_FILE_VALUES; part++)
         if (bsri_weight_of(&item->value, part, &w) && !bsri_weight_bytes(&w))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);

@@ -50,8 +50,10 @@ static void print_help(void) {
            "  --help            this text\n");
 }
 static int64_t whole_number(const char *option, const char *text, char **end, int64_t low, int64_t high) {
-    long long v = strtoll(text, end, 10);
-    if (*end == text || v < low || v > high) complain(option, "not a number in the range that makes sense here");
+    const long long v = strtoll(text, end, 10);
+    char range[80];
+    snprintf(range, sizeof range, "a whole number from %lld to %lld is wanted", (long long)low, (long long)high);
+    if (*end == text || v < low || v > high) complain(option, range);
     return (int64_t)v;
 }
 static int one_more(const char *option, int *count) {
@@ -65,8 +67,8 @@ static options read_options(int argc, char **argv) {
     for (i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         char empty[1] = "", *end = empty;
-        if (!strcmp(name, "--help")) print_help(), exit(0);
-        if (strncmp(name, "--", 2)) {
+        if (!strcmp(name, "--help") || !strcmp(name, "-h")) print_help(), exit(0);
+        if (*name != '-') {
             if (o.file) complain(name, "one file at a time");
             o.file = name;
             continue;
@@ -127,10 +129,23 @@ static void draw_values(job *j) {
     int64_t i;
     for (i = 0; i < j->e.count; i++) j->e.value[i] = random_normal(&j->random);
 }
+/* What a type can't hold would be infinite in it, and nothing could be said of errors. */
+static void require_range(const job *j, const char *path) {
+    const int dtype = j->opt->dtype;
+    const double most = dtype == BSR_F64 ? 1.7976931348623157e308 : dtype == BSR_F16 ? 65519.0 : 3.38e38;
+    char line[120];
+    int64_t i;
+    for (i = 0; i < j->e.count && fabs(j->e.value[i]) <= most; i++) {}
+    if (i == j->e.count) return;
+    snprintf(line, sizeof line, "entry %lld is %g, beyond what %s holds%s", (long long)i + 1, j->e.value[i],
+             bsr_dtype_name(dtype), dtype == BSR_F64 ? "" : ": --dtype takes another type, e.g. f64");
+    complain(path, line);
+}
 static void read_file(job *j, const char *path) {
     bsr_file_info info;
     j->e = read_entries(path, &info);
     if (!info.has_values) draw_values(j);
+    require_range(j, path);
     j->name = path;
     j->what = info.symmetric == 1 ? "symmetric, both halves stored"
               : info.symmetric    ? "skew-symmetric, both halves stored"

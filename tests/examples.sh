@@ -64,7 +64,7 @@ case_ "spmm beside others" "[ -f $data/bcsstk16.mtx ] || { echo '$data/bcsstk16.
 case_ "cg on a matrix of a file" "[ -f $data/bcsstk16.mtx ] || { echo '$data/bcsstk16.mtx is absent'; exit 77; }
     for b in 1 3 8; do $folder/cg --block \$b $data/bcsstk16.mtx > $tmp/cg.txt; tail -n 1 $tmp/cg.txt | grep -qx ok; done"
 good() { case_ "spmm $1" "$2"; }
-good "--help" "$folder/spmm --help | grep -q -- --block"
+good "--help" "$folder/spmm --help | grep -q -- --block; $folder/spmm -h | grep -q -- --block"
 printf '%%%%MatrixMarket matrix coordinate real general\n%% a comment\n5 7 3\n1 1 2.5\n5 7 -1\n3 2 4e-1\n' > "$tmp/small.mtx"
 printf '%%%%MatrixMarket matrix coordinate pattern symmetric\n4 4 3\n1 1\n3 1\n4 4\n' > "$tmp/pattern.mtx"
 printf '3, 4, 3\n0 1 1 3\n2 0 3\n' > "$tmp/small.smtx"
@@ -102,6 +102,7 @@ bad negative.mtx 2 "${mm}-2 2 1\n1 1 1\n"
 bad huge.mtx 2 "${mm}99999999999999999999 2 1\n1 1 1\n"
 bad many.mtx - "${mm}4000000000 4000000000 9000000000000000000\n1 1 1\n"
 bad short.mtx - "${mm}2 2 2\n1 1 1\n"
+bad infinite.mtx - "${mm}2 2 1\n1 1 1e400\n"
 bad extra.mtx 4 "${mm}2 2 1\n1 1 1\n2 2 1\n"
 bad square.mtx - '%%%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n1 1 1\n'
 bad binary.mtx 1 '\001\002\003\377\n\000'
@@ -131,6 +132,10 @@ refused "--prune nan"
 refused "--cols -1"
 refused "--threads 0"
 refused "--unknown 1"
+refused "-x"
+case_ "refused: numbers beyond the type" "code=0; printf '${mm}2 2 2\n1 1 1\n2 1 -70000\n' > $tmp/large.mtx
+    $spmm --dtype bf16 $tmp/large.mtx > /dev/null; $spmm --dtype f16 $tmp/large.mtx 2> $tmp/large.err || code=\$?
+    [ \$code -eq 1 ]; grep -q 'entry 2 is -70000, beyond what f16 holds' $tmp/large.err"
 refused "--backend gpu"
 refused "--backend"
 refused "--svg"

@@ -16,10 +16,10 @@ except ImportError:
 
 i32, i64, u32, u64, ptr = C.c_int32, C.c_int64, C.c_uint32, C.c_uint64, C.c_void_p
 DTYPES = {"F16": (1, 2), "BF16": (2, 2), "F32": (3, 4), "F64": (4, 8), "I8": (5, 1), "I32": (6, 4), "I64": (7, 8), "BOOL": (8, 1),
-          "F8_E4M3": (9, 1), "F8_E5M2": (10, 1)}
-OTHERS = {"U8": 1, "I16": 2, "U16": 2, "U32": 4, "U64": 8, "C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1}
+          "F8_E4M3": (9, 1), "F8_E5M2": (10, 1), "U8": (11, 1)}  # U8: pairs of 4 bits, in a matrix half as many as its columns
+OTHERS = {"I16": 2, "U16": 2, "U32": 4, "U64": 8, "C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1}
 PYTHON = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "I8": "int8", "I32": "int32", "I64": "int64",
-          "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+          "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "U8": "uint8"}
 NAMES = {number: name for name, (number, _) in DTYPES.items()}
 RAGGED = 1
 
@@ -86,6 +86,7 @@ class Test:
         ragged = len(batch) == 1 and rng.random() < .4
         br, bc, rows, cols = rng.randrange(1, 5), rng.randrange(1, 5), rng.randrange(0, 4), rng.randrange(1, 5)
         index, dtype = rng.choice(["I32", "I64"]), rng.choice(list(DTYPES))
+        bc *= 1 + (dtype == "U8")
         items, nnz = 1, rng.randrange(0, rows * cols + 1) if rows else 0
         for b in batch:
             items *= b
@@ -112,12 +113,13 @@ class Test:
         pack = lambda lists: b"".join(struct.pack(form % len(x), *x) for x in lists)  # noqa: E731
         size = DTYPES[dtype][1]
         one = [min(b, 1) for b in batch]  # what ragged items share
-        values = (one if ragged else batch) + [nnz, br, bc]
+        stored = bc // (1 + (dtype == "U8"))
+        values = (one if ragged else batch) + [nnz, br, stored]
         n = size
         for v in values:
             n *= v
         if batch and ragged and not items:
-            nnz, values, n = 0, [0, 0, br, bc], 0
+            nnz, values, n = 0, [0, 0, br, stored], 0
         tensors = {"crow_indices": (index, (batch if ragged else lead) + [rows + 1], pack(crow if ragged else crow[:count])),
                    "col_indices": (index, (one if ragged else lead) + [nnz], pack(col if ragged else col[:count])),
                    "values": (dtype, values, rng.randbytes(n))}

@@ -47,6 +47,12 @@ case_ "installs these files" "cd '$root/opt/it'; find . ! -type d | sed 's:^\\./
 sort $w/want | diff - $w/have
 cmp inc/bsrsparse/bsrsparse.h $here/bsrsparse.h; cmp share/doc/bsrsparse/LICENSE $here/LICENSE
 [ \"\$(cat inc/tune_table.h)\" = other ]"
+case_ "everybody may read what is installed, whatever umask and source tree say" "t=$w/tight; mkdir -p \$t/tests \$t/b
+cp -r Makefile *.h bsrsparse_kernels.cuh LICENSE examples \$t; cp -r tests/compile \$t/tests; chmod -R go= \$t
+(cd \$t; umask 077; cp $w/build/libbsrsparse.so b; $make install-shared B=b DESTDIR=$w/open PREFIX=/usr)
+find $w/open/usr ! -perm -044 ! -type l > $w/closed; find $w/open/usr -type d ! -perm -055 >> $w/closed; ! grep . $w/closed"
+case_ "make shared takes a packager's flags" "$make -n shared CPPFLAGS=-DMINE=1 LDFLAGS=-Wl,-z,now B=$w/none | tr '\\n' ' ' |
+    grep -q -- '-DMINE=1.*-Wl,-z,now'"
 case_ "uninstall takes away what install put, and nothing else" "cp -r '$root' '$w/copy of it'
 for again in 1 2; do # the second time there is nothing to do
     $make uninstall DESTDIR='$w/copy of it' $ours

@@ -268,6 +268,34 @@ def packed_weights_come_to_blocks():
             equal(values[at], block[:, 0::2] | block[:, 1::2] << 4)
     zeros = bs.library().unpack_zeros(2, 8, 1, np.array([0x76543210], np.uint32))
     equal(zeros[:, 0], np.arange(1, 9, dtype=np.int8))
+    for bad in (words[::2], words[1:], words.astype(np.uint64), pairs[:, :3]):
+        raises(lambda: bs.library().unpack_u4(2, bad, crow, col, 16, 8, 4, 4), ValueError, "array of 64 bytes")
+    raises(lambda: bs.library().unpack_u4(2, words, crow[:3], col, 16, 8, 4, 4), ValueError, "crow has 3 entries")
+    raises(lambda: bs.library().unpack_u4(2, words, crow, col.astype(np.int64), 16, 8, 4, 4), TypeError, "both int32")
+    raises(lambda: bs.library().unpack_zeros(2, 8, 2, np.zeros(1, np.uint32)), ValueError, "array of 8 bytes")
+
+
+@case
+def weights_of_4_bits_in_products_and_files():
+    crow, col = pattern(3, 4, .6)
+    values, x = rng.integers(0, 256, (len(col), 8, 8), np.uint8), numbers((64, 5), np.float32)
+    scale, zero = numbers((24, 4), np.float32), rng.integers(0, 16, (24, 4)).astype(np.int8)
+    w = bs.make(crow, col, values, (24, 64), dtype="u4")
+    assert w.block == (8, 16) and w.dtype == bs.U4
+    codes = bs.make(crow, col, np.stack([values & 15, values >> 4], -1).reshape(-1, 8, 16).astype(np.int8), (24, 64))
+    q, stored = expand(codes), expand(bs.make(crow, col, np.ones((len(col), 8, 16)), (24, 64)))
+    s, z = np.repeat(scale, 16, 1), np.repeat(zero, 16, 1)
+    bound = 80 * 2.0**-24 * (np.abs(s) * (q + np.abs(z) + 8) * stored) @ np.abs(x)
+    for more, want in (((zero,), s * (q - z)), ((), s * (q - 8)), (("zero_after", zero), s * (q - 8) + z)):
+        close(ctx.dense_addmm(w, x, a_scales=(scale, 1, 16, *more)), (want * stored) @ x, bound + 1e-6 * (len(more) == 2))
+    data = bs.library().write_safetensors({"w": w, "b": scale})
+    back = bs.library().safetensors(data).matrix("w")
+    assert back.block == (8, 16) and back.dtype == bs.U4
+    equal(back.stored, values)
+    equal(ctx.dense_addmm(back, x, a_scales=(scale, 1, 16, zero)), ctx.dense_addmm(w, x, a_scales=(scale, 1, 16, zero)))
+    raises(lambda: bs.make(crow, col, values[:, :, ::2], (24, 32), dtype="u4"), ValueError, "packed bytes")
+    raises(lambda: bs.make(crow, col, values.astype(np.float32), (24, 64), dtype="u4"), ValueError, "packed bytes")
+    refused(lambda: ctx.to_dense(w), "BAD_DTYPE")
 
 
 @case

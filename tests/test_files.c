@@ -233,8 +233,12 @@ TEST(no_matrix) {
          2, 3},
         {"{" M23 "," CROW "," COL ",\"w.values\":{\"shape\":@[1,2,3],\"dtype\":\"F32\"," AT("[20,44]") "}}", 44, PARSE, I(SHAPE),
          1, 2},
-        {"{" M23 "," CROW "," COL ",\"w.values\":{\"shape\":[2,2,3],\"dtype\":@\"U8\"," AT("[20,32]") "}}", 32, BSR_BAD_DTYPE,
+        {"{" M23 "," CROW "," COL ",\"w.values\":{\"shape\":[2,2,3],\"dtype\":@\"I16\"," AT("[20,44]") "}}", 44, BSR_BAD_DTYPE,
          I(DTYPE_OTHER), -9, -9},
+        {"{" M23 "," CROW "," COL ",\"w.values\":" T("U8", "[2,2,3]", "20", "32") "}", 32, BSR_UNSUPPORTED, BSR_ITEM_PACKED, 3,
+         -9},
+        {"{" META("[4,12]", "[2,6]") "," CROW "," COL ",\"w.values\":{\"shape\":@[2,2,6],\"dtype\":\"U8\"," AT("[20,44]") "}}",
+         44, PARSE, I(SHAPE), 6, 3},
         {"{" M23 ",\"w.crow_indices\":" T("F32", "[3]", "0", "12") "}", 12, BSR_BAD_DTYPE, BSR_ITEM_INDEX_DTYPE, BSR_F32, -9},
         {"{" M23 "," CROW ",\"w.col_indices\":" T("I64", "[2]", "16", "32") ",\"xxx\":" T("I8", "[4]", "12", "16") "}", 32,
          BSR_BAD_DTYPE, BSR_ITEM_DTYPE_MISMATCH, BSR_I64, BSR_I32},
@@ -489,10 +493,42 @@ TEST(bytes_written) {
     }
 }
 
+/* u4 goes as U8, a byte for a pair, on any machine where the index arrays do; a dense tensor of U8 comes back as it is. */
+TEST(pairs) {
+    int32_t crow[] = {0, 1, 2}, col[] = {1, 0};
+    unsigned char values[2 * 2 * 3], packed[5] = {9, 8, 7, 6, 255}, *file;
+    bsr_matrix m = bsr_matrix_make(4, 12, 2, 6, 2, crow, col, BSR_I32, values, BSR_U4), back;
+    bsr_dense d = bsr_dense_row_major(packed, BSR_U4, 1, 5);
+    bsr_named items[2];
+    bsr_safetensors f;
+    uint64_t bytes;
+    bsr_error e;
+    int i;
+    for (i = 0; i < 12; i++) values[i] = (unsigned char)(i * 37 + 1);
+    items[0].name = "w", items[0].value = bsr_operand_sparse(&m), items[1].name = "d", items[1].value = bsr_operand_dense(&d);
+    CHECK_INT(bsr_write_safetensors(items, 2, NULL, 0, &bytes, &e), BSR_OK);
+    file = (unsigned char *)bt_alloc((size_t)bytes, 64);
+    CHECK_INT(bsr_write_safetensors(items, 2, file, bytes, &bytes, &e), BSR_OK);
+    CHECK(strstr((char *)file + 8, "\"w.values\":{\"dtype\":\"U8\",\"shape\":[2,2,3],") != NULL);
+    CHECK_INT(bsr_parse_safetensors(file, (size_t)bytes, &f, &e), BSR_OK);
+    CHECK_INT(bsr_safetensors_dense(&f, "d", &d, &e), BSR_OK), CHECK_INT(d.dtype, BSR_U4), CHECK_INT(d.cols, 5);
+    CHECK(!memcmp(d.data, packed, 5)), CHECK_INT(bsr_safetensors_dense(&f, "w.values", &d, &e), BSR_OK);
+    CHECK(!memcmp(d.data, values, 12)), CHECK_INT(d.cols, 3), CHECK_INT(d.batch[0], 2);
+    if (little_endian() && fine(bsr_safetensors_matrix(&f, "w", &back, &e), &e)) {
+        CHECK_INT(back.dtype, BSR_U4), CHECK_INT(back.block_cols, 6), CHECK_INT(back.cols, 12);
+        CHECK(!memcmp(back.values, values, 12));
+    }
+    bt_case("refused");
+    m = bsr_matrix_make(4, 6, 2, 3, 2, crow, col, BSR_I32, values, BSR_U4);
+    CHECK_INT(bsr_write_safetensors(items, 2, file, bytes, &bytes, &e), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_PACKED);
+    CHECK_INT(e.value, 3), m.block_cols = 6, m.cols = 12, m.value_strides[2] = 1;
+    CHECK_INT(bsr_write_safetensors(items, 2, file, bytes, &bytes, &e), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_PACKED);
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {{"malformed", malformed},        {"cut", cut},
                                     {"no_matrix", no_matrix},        {"whole_matrix", whole_matrix},
                                     {"many_names", many_names},      {"writer_refuses", writer_refuses},
-                                    {"bytes_written", bytes_written}};
+                                    {"bytes_written", bytes_written}, {"pairs", pairs}};
     return bt_main(argc, argv, tests, BT_COUNT(tests));
 }

@@ -331,22 +331,48 @@ TEST(packings) {
         bsr_error error;
         bsr_matrix m, x;
         bt_case("refused");
+        static uint32_t from[64], before[64];
         m = weights_of(t_spec_of(BSR_U4, 4, 4, 3, 3, 4), BSR_U4);
 #define UNPACK(change, wants, which)                                                  \
     x = m, change;                                                                      \
-    CHECK_INT(bsr_unpack_u4(BSR_PACKING_PAIRS, m.values, &x, &error), wants);           \
-    CHECK_INT(error.item, which)
+    CHECK_INT(bsr_unpack_u4(BSR_PACKING_PAIRS, from, &x, &error), wants);               \
+    CHECK_INT(error.item, which), CHECK_INT(error.status, wants)
         UNPACK(x.dtype = BSR_I8, BSR_BAD_DTYPE, BSR_ITEM_DTYPE_NOT_ACCEPTED);
         UNPACK(x.batch_dims = 1, BSR_BAD_BATCH, BSR_ITEM_BATCH_DIMS);
-        UNPACK(x.values = NULL, BSR_NULL_POINTER, BSR_ITEM_ARGUMENT_NULL);
-        UNPACK(x.cols = 13, BSR_BAD_SHAPE, BSR_ITEM_BLOCK_SIZE);
+        UNPACK(x.values = NULL, BSR_NULL_POINTER, BSR_ITEM_VALUES_NULL);
+        UNPACK(x.crow_indices = NULL, BSR_NULL_POINTER, BSR_ITEM_CROW_NULL);
+        UNPACK(x.cols = 13, BSR_BAD_SHAPE, BSR_ITEM_BLOCK_DIVIDES);
+        UNPACK(x.block_rows = 0, BSR_BAD_SHAPE, BSR_ITEM_BLOCK_SIZE);
+        UNPACK(x.nnz = -1, BSR_BAD_SHAPE, BSR_ITEM_NNZ_NEGATIVE);
+        UNPACK(x.crow_indices = (char *)x.crow_indices + 2, BSR_MISALIGNED, BSR_ITEM_ALIGNMENT);
+        UNPACK(x.flags = 64, BSR_BAD_ARGUMENT, BSR_ITEM_RESERVED);
+        UNPACK(x.values = from, BSR_OVERLAP, BSR_ITEM_OVERLAP);
+        UNPACK(x.values = x.col_indices, BSR_OVERLAP, BSR_ITEM_OVERLAP);
+        UNPACK((x.rows = (int64_t)1 << 60, x.index_dtype = BSR_I64), BSR_OVERFLOW, BSR_ITEM_SIZE_OVERFLOW);
         UNPACK(x.value_strides[0] = 8, BSR_UNSUPPORTED, BSR_ITEM_PACKED);
-        UNPACK(x.nnz = 3, BSR_BAD_STRUCTURE, BSR_ITEM_CROW_DECREASES);
+        UNPACK(x.nnz = 3, BSR_BAD_STRUCTURE, BSR_ITEM_CROW_LAST);
+        CHECK_INT(bsr_unpack_u4(BSR_PACKING_PAIRS, NULL, &m, &error), BSR_NULL_POINTER), CHECK_INT(error.operand, BSR_ARG_SOURCE);
         CHECK_INT(bsr_unpack_u4(BSR_PACKING_GPTQ, m.values, &m, &error), BSR_BAD_SHAPE);
         CHECK_INT(error.item, BSR_ITEM_PACKING_SIZE);
         CHECK_INT(bsr_unpack_u4(7, m.values, &m, NULL), BSR_BAD_ARGUMENT);
         CHECK_INT(bsr_unpack_u4(BSR_PACKING_AWQ, m.values, NULL, &error), BSR_NULL_POINTER);
         CHECK_INT(bsr_unpack_zeros(BSR_PACKING_AWQ, 12, 1, m.values, (int8_t *)m.values, &error), BSR_BAD_SHAPE);
+#define ZEROS(rows, groups, from, to, wants, which)                                                                   \
+    CHECK_INT(bsr_unpack_zeros(BSR_PACKING_AWQ, rows, groups, from, (int8_t *)(to), &error), wants);                  \
+    CHECK_INT(error.item, which), CHECK_INT(error.status, wants), CHECK(!memcmp(before, from_words, sizeof before))
+        {
+            const uint32_t *from_words = from;
+            ZEROS(-8, 1, from, from + 32, BSR_BAD_SHAPE, BSR_ITEM_SIZE_NEGATIVE);
+            ZEROS(8, -1, from, from + 32, BSR_BAD_SHAPE, BSR_ITEM_SIZE_NEGATIVE);
+            ZEROS(INT64_MAX - 7, INT64_MAX, from, from + 32, BSR_OVERFLOW, BSR_ITEM_SIZE_OVERFLOW);
+            ZEROS((int64_t)1 << 60, 16, from, from + 32, BSR_OVERFLOW, BSR_ITEM_SIZE_OVERFLOW);
+            ZEROS(8, 1, NULL, from + 32, BSR_NULL_POINTER, BSR_ITEM_ARGUMENT_NULL);
+            ZEROS(8, 1, from, NULL, BSR_NULL_POINTER, BSR_ITEM_ARGUMENT_NULL);
+            ZEROS(8, 1, from, from, BSR_OVERLAP, BSR_ITEM_OVERLAP);
+            ZEROS(16, 1, from + 1, (char *)from + 11, BSR_OVERLAP, BSR_ITEM_OVERLAP);
+            ZEROS(0, 5, NULL, NULL, BSR_OK, BSR_ITEM_NONE);
+            ZEROS(8, 1, from, (char *)from + 4 * 64 - 8, BSR_OK, BSR_ITEM_NONE);
+        }
     }
 }
 

@@ -25,12 +25,12 @@ except ImportError:  # PyTorch's tensors alone, with outputs that are given
 
 # ---- what the header defines; tests/python_numpy.py compares all of it with the header ----
 
-DTYPES = {name: i + 1 for i, name in enumerate("f16 bf16 f32 f64 i8 i32 i64 bool e4m3 e5m2".split())}
-F16, BF16, F32, F64, I8, I32, I64, BOOL, E4M3, E5M2 = DTYPES.values()
-NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2".split()  # the last: of ml_dtypes
-TORCH = "float16 bfloat16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2".split()
+DTYPES = {name: i + 1 for i, name in enumerate("f16 bf16 f32 f64 i8 i32 i64 bool e4m3 e5m2 u4".split())}
+F16, BF16, F32, F64, I8, I32, I64, BOOL, E4M3, E5M2, U4 = DTYPES.values()
+NUMPY = "float16 uint16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2 uint8".split()
+TORCH = "float16 bfloat16 float32 float64 int8 int32 int64 bool float8_e4m3fn float8_e5m2 uint8".split()
 CODES = {**{n: i + 1 for names in (NUMPY, TORCH) for i, n in enumerate(names)}, "uint8": BOOL}
-SIZES = dict(zip(DTYPES.values(), (2, 2, 4, 8, 1, 4, 8, 1, 1, 1)))
+SIZES = dict(zip(DTYPES.values(), (2, 2, 4, 8, 1, 4, 8, 1, 1, 1, 1)))
 BACKENDS = {"default": 0, "cpu": 1, "cuda": 2}
 ISAS = {"default": 0, "portable": 1, "avx2": 2, "avx512": 3, "avx2_vnni": 4, "avx512_vnni": 5, "avx512_bf16": 6}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
@@ -45,8 +45,8 @@ REDUCTIONS = {name: i + 1 for i, name in enumerate("sum sum_abs sum_squares norm
 OVER = {"rows": 1, "cols": 2, "blocks": 3, "all": 4}
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
 MATRIX_RAGGED, MATRIX_ROW_VIEW = 1, 2
-EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES = tuple(
-    1 << i for i in range(9))
+EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES, \
+    FAST_ACCUM = tuple(1 << i for i in range(10))
 ATTENTION_CAUSAL, ATTENTION_MASK_BOOLEAN, ATTENTION_MASK_ADDITIVE, ATTENTION_WINDOW, ATTENTION_FULL = 1, 2, 4, 8, 16
 BLOCK_PARTIAL, BLOCK_FULL, BLOCK_SKIP = 0, 1, 2
 TUNE_STORE_ALWAYS, TUNE_TRUSTED = 1, 2
@@ -67,7 +67,7 @@ def struct(name, *fields):
 
 
 def numpy_type(code):
-    """bf16 is uint16 there; 8-bit floats are ml_dtypes' where that is installed, else bytes."""
+    """bf16 is uint16 there, u4 bytes; 8-bit floats are ml_dtypes' where that is installed, else bytes."""
     if code not in (E4M3, E5M2):
         return np.dtype(NUMPY[code - 1])
     try:
@@ -316,8 +316,14 @@ class Library:
         return self.c.kept_blocks(total, sparsity)
 
     def unpack_u4(self, packing, packed, crow, col, rows, cols, block_rows, block_cols):
-        """Packed weights (1: pairs, 2: GPTQ, 3: AWQ) as u4 in the blocks that crow and col name: bytes, two numbers each."""
+        """Packed weights (1: pairs, 2: GPTQ, 3: AWQ) as u4 in the blocks that crow and col name: bytes, two numbers each, which
+        make(crow, col, values, shape, dtype="u4") takes."""
         values, record = np.empty((len(col), block_rows, block_cols // 2), np.uint8), Record()
+        packed_bytes(packed, "packed", rows * cols // 2)
+        if crow.dtype != col.dtype or not (crow.flags.c_contiguous and col.flags.c_contiguous):
+            raise TypeError("crow and col must be packed, and both int32 or both int64")
+        if block_rows > 0 and len(crow) != rows // block_rows + 1:
+            raise ValueError(f"crow has {len(crow)} entries, rows / block rows + 1 = {rows // block_rows + 1} are wanted")
         m = self.c.matrix_make(rows, cols, block_rows, block_cols, len(col), address(crow), address(col), code_of(crow.dtype),
                                address(values), 11)
         self.check(self.c.unpack_u4(packing, address(packed), m, record), record)
@@ -326,6 +332,7 @@ class Library:
     def unpack_zeros(self, packing, rows, groups, packed):
         """Packed zero points (2: GPTQ, 3: AWQ) as i8 [rows x groups]."""
         zeros, record = np.empty((rows, groups), np.int8), Record()
+        packed_bytes(packed, "packed", rows * groups // 2)
         self.check(self.c.unpack_zeros(packing, rows, groups, address(packed), address(zeros), record), record)
         return zeros
 
@@ -479,6 +486,12 @@ def bytes_of(x, what, kind):
     return address(x)
 
 
+def packed_bytes(x, what, count):
+    """An array that a function reads as `count` bytes: of as many, in a row."""
+    if not x.flags.c_contiguous or x.nbytes != count:
+        raise ValueError(f"{what} must be a packed array of {count} bytes, not {x.nbytes} of shape {x.shape}")
+
+
 def dense(x, what="operand", row=False, out=False):
     """A view of an array as the library takes it: [batch...] rows columns. One dimension: a column, or a row."""
     if x is None or isinstance(x, Dense):
@@ -537,8 +550,9 @@ class Matrix(MatrixStruct):
         return default().dense_mm(self, x)
 
 
-def make(crow, col, values, shape, block=None, flags=0):
-    """A Matrix of its three arrays; shape is (rows, columns), block needed where values is None."""
+def make(crow, col, values, shape, block=None, flags=0, dtype=None):
+    """A Matrix of its three arrays; shape is (rows, columns), block needed where values is None. dtype "u4": values are bytes, of
+    two columns each."""
     code, crow_shape, crow_strides = parts(crow, "crow")
     other, col_shape, col_strides = parts(col, "col")
     if code != other or code not in (I32, I64):
@@ -548,7 +562,9 @@ def make(crow, col, values, shape, block=None, flags=0):
     dims, nnz = len(crow_shape) - 1, col_shape[-1]
     if block is None and values is None:
         raise TypeError("a pattern without values needs block=(rows, columns)")
-    m = Matrix(address(crow), address(col), address(values), 0, code, *shape[-2:], *(block or values.shape[-2:]), nnz)
+    pairs = 1 + (dtype is not None and code_of(dtype) == U4)
+    block = block or (values.shape[-2], values.shape[-1] * pairs)
+    m = Matrix(address(crow), address(col), address(values), 0, code, *shape[-2:], *block, nnz)
     if not 0 <= dims <= 4 or (m.block_rows > 0 and crow_shape[-1] != m.rows // m.block_rows + 1):
         raise ValueError(f"crow has shape {tuple(crow_shape)}, but rows / block rows + 1 = {m.rows // max(m.block_rows, 1) + 1} "
                          "entries, after at most four dimensions of batch, are wanted")
@@ -561,11 +577,16 @@ def make(crow, col, values, shape, block=None, flags=0):
     m.dtype = F32
     if values is not None:
         m.dtype, value_shape, strides = parts(values, "values")
-        if tuple(value_shape) != tuple(crow_shape[:own]) + (nnz,) + m.block:
-            raise ValueError(f"values has shape {tuple(value_shape)}, not {tuple(crow_shape[:own]) + (nnz,) + m.block}")
+        want = tuple(crow_shape[:own]) + (nnz, m.block_rows, m.block_cols // pairs)
+        if tuple(value_shape) != want:
+            raise ValueError(f"values has shape {tuple(value_shape)}, not {want}")
         if not any(strides[-3:]):
             raise ValueError("all of values is one number repeated: give a copy")
         m.value_strides[:], m.values_batch_stride[:own] = strides[-3:], strides[:-3]
+        if pairs == 2:
+            if SIZES[m.dtype] != 1 or tuple(strides[-3:]) != (want[-2] * want[-1], want[-1], 1):
+                raise ValueError("values of u4 must be packed bytes: give a copy")
+            m.dtype, m.value_strides[:] = U4, (0, 0, 0)
     return m
 
 
@@ -642,8 +663,10 @@ class Safetensors:
         crow = self._array(m.crow_indices, m.index_dtype, (*batch, m.rows // br + 1), (*m.crow_batch_stride[:n], 1))
         col = self._array(m.col_indices, m.index_dtype, (*batch[:own], m.nnz), (*m.col_batch_stride[:own], 1))
         if m.dtype:
-            values = self._array(m.values, m.dtype, (*batch[:own], m.nnz, br, bc), (*m.values_batch_stride[:own], br * bc, bc, 1))
-        return make(crow, col, values, (m.rows, m.cols), (br, bc), m.flags)
+            wide = bc // 2 if m.dtype == U4 else bc
+            values = self._array(m.values, m.dtype, (*batch[:own], m.nnz, br, wide),
+                                 (*m.values_batch_stride[:own], br * wide, wide, 1))
+        return make(crow, col, values, (m.rows, m.cols), (br, bc), m.flags, m.dtype)
 
 
 class TuneTable:
@@ -829,16 +852,15 @@ class Context:
                     b_scales=None):
         """act(beta input + left_alpha (alpha op(a) b) right_alpha + bias). beta: 1 where there is an input. One-dimensional
         left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs. a_scales,
-        b_scales of 8-bit operands: (scale, group_rows, group_cols), 0: all; of stored blocks: with "blocks" as a fourth."""
+        b_scales of 8-bit operands and u4: (scale, group_rows, group_cols), 0: all; behind them, in any order, "blocks" (of stored
+        blocks), an array of zero points, "zero_after"."""
         if dtype is None and (a_scales or b_scales):
             dtype = F32
         a, b, out, d = self._product(a, b, trans, out, dtype)
         e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
         for name, scales in (("a_scales", a_scales), ("b_scales", b_scales)):
             if scales is not None:
-                scale, group_rows, group_cols, *blocks = scales
-                setattr(e, name, C.pointer(Scales(C.pointer(self._dense(scale, name)), group_rows, group_cols,
-                                                  1 if blocks else 0)))
+                setattr(e, name, C.pointer(self._scales(scales, name)))
         beta = (0.0 if input is None else 1.0) if beta is None else beta
         self.call("dense_addmm", beta, self._dense(input, "input"), alpha, TRANS_A if trans else 0, a, b, e, d, exec=exec)
         return out
@@ -897,6 +919,16 @@ class Context:
             if x is not None:
                 setattr(e, name, C.pointer(self._dense(x, name, row)))
         return e
+
+    def _scales(self, scales, what):
+        scale, group_rows, group_cols, *more = scales
+        s = Scales(C.pointer(self._dense(scale, what)), group_rows, group_cols)
+        for x in more:
+            if isinstance(x, str):
+                s.flags |= {"blocks": 1, "zero_after": 2}[x]
+            else:
+                s.zero = C.pointer(self._dense(x, what))
+        return s
 
     def _product(self, a, b, trans, out, dtype):
         a, flat, given = self._matrix(a, "a"), getattr(b, "ndim", 2) == 1, b
@@ -1155,11 +1187,9 @@ class Context:
 
     def dequantise(self, x, scales, dtype="f32", out=None, exec=None):
         """The reverse of quantise: x scale, as floats."""
-        scale, group_rows, group_cols, *blocks = scales
         if out is None:
             out = x.with_values(None, dtype) if is_sparse(x) else empty(memory_of(x), tuple(x.shape), dtype)
-        s = Scales(C.pointer(self._dense(scale, "scale")), group_rows, group_cols, int(bool(blocks)))
-        self.call("dequantise", self._operand(x, "x"), s, self._operand(out, "out", True), exec=exec)
+        self.call("dequantise", self._operand(x, "x"), self._scales(scales, "scales"), self._operand(out, "out", True), exec=exec)
         return out
 
     def softmax(self, x, scale=1.0, relative_bias=None, key_padding_mask=None, attn_mask=None, key_padding_mode="add",

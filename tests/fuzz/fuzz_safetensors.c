@@ -15,7 +15,8 @@ static void touch(const uint8_t *file, size_t bytes, const void *data, int64_t c
     for (i = 0; i < n; i++) sum_of_bytes += p[i];
 }
 static void touch_matrix(const uint8_t *file, size_t bytes, const bsr_matrix *m) {
-    int64_t crow = m->rows / m->block_rows + 1, col = m->nnz, values = m->nnz * m->block_rows * m->block_cols;
+    const int64_t stored = m->dtype == BSR_U4 ? m->block_cols / 2 : m->block_cols;
+    int64_t crow = m->rows / m->block_rows + 1, col = m->nnz, values = m->nnz * m->block_rows * stored;
     int i;
     FUZZ_REQUIRE(m->rows >= 0 && m->cols >= 0 && m->block_rows > 0 && m->block_cols > 0 && m->nnz >= 0);
     for (i = 0; i < m->batch_dims; i++) {
@@ -119,6 +120,10 @@ int main(int argc, char **argv) {
         {"{\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":[1,4],"
          "\"data_offsets\":[8,12]}}",
          12},
+        {"{\"__metadata__\":{\"w.shape\":\"[4, 4]\",\"w.block\":\"[2, 4]\"}," CROW("0", "12") ",\"w.col_indices\":{\"dtype\":"
+         "\"I32\",\"shape\":[1],\"data_offsets\":[12,16]},\"w.values\":{\"shape\":[1,2,2],\"data_offsets\":[16,20],"
+         "\"dtype\":\"U8\"}}",
+         20},
         {"{\"crow_indices\":{\"dtype\":\"I64\",\"shape\":[2,2],\"data_offsets\":[0,32]},\"col_indices\":{\"dtype\":\"I64\","
          "\"shape\":[1,0],\"data_offsets\":[32,32]},\"__metadata__\":{\"shape\":\"[2,5,7]\",\"block\":\"[5,7]\","
          "\"ragged\":\"true\"}}",
