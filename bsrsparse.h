@@ -5377,21 +5377,23 @@ static double bsri_row_dot(int isa, int compute, const void *x, const void *y, i
 #define BSRI_RINT256(x) _mm256_cvtepi32_ps(_mm256_cvtps_epi32(x))
 #define BSRI_RINT512(x) _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x))
 BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
+    const __m256 some = _mm256_cmp_ps(x, _mm256_set1_ps(-104.0f), _CMP_NLE_UQ); /* else 0, without underflow, which is slow */
     __m256 n, r, p;
     __m256i whole, half;
     BSRI_EXP_BODY(_mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_max_ps,
                   BSRI_RINT256)
     /* 2^n in two factors: n reaches from -151 to 130 */
     whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
+    p = _mm256_mul_ps(_mm256_and_ps(p, some), _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
     whole = _mm256_sub_epi32(whole, half);
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(whole, _mm256_set1_epi32(127)), 23)));
 }
 BSRI_A_v5 static inline __m512 bsri_exp_v5f(__m512 x) {
+    const __mmask16 some = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-104.0f), _CMP_NLE_UQ); /* else 0, as above */
     __m512 n, r, p;
     BSRI_EXP_BODY(_mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_max_ps,
                   BSRI_RINT512)
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(some, p, n);
 }
 /* x = exp(x - sub), summed lane by lane; the tail goes through a padded vector, so that every element gets the same exp. */
 #define BSRI_DEFINE_EXP_SUM(S, ISA, SUB, ADD)                                                      \
@@ -5470,6 +5472,95 @@ static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double 
     else for (i = 0; i < n; i++) sum += d[i] = exp(d[i] - sub);
     return sum;
 }
+
+/* --- x = -inf where keep is 0, else unchanged: on the bits, without branches, since masks are hard to predict --- */
+#if BSRI_X86
+/* Return whether one was 0. What is left of a whole vector is the caller's. */
+BSRI_A_v2 static int bsri_forbid_v2f(float *x, const uint8_t *keep, int64_t n) {
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    __m256 any = _mm256_setzero_ps();
+    int64_t j;
+    for (j = 0; j + 8 <= n; j += 8) {
+        const __m256i k = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(keep + j)));
+        const __m256 no = _mm256_castsi256_ps(_mm256_cmpeq_epi32(k, _mm256_setzero_si256()));
+        _mm256_storeu_ps(x + j, _mm256_blendv_ps(_mm256_loadu_ps(x + j), none, no)), any = _mm256_or_ps(any, no);
+    }
+    return _mm256_movemask_ps(any) != 0;
+}
+BSRI_A_v5 static int bsri_forbid_v5f(float *x, const uint8_t *keep, int64_t n) {
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    unsigned all = 0xffff;
+    int64_t j;
+    for (j = 0; j + 16 <= n; j += 16) {
+        const __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(keep + j));
+        const __mmask16 yes = _mm_test_epi8_mask(k, k);
+        _mm512_storeu_ps(x + j, _mm512_mask_loadu_ps(none, yes, x + j)), all &= yes;
+    }
+    return all != 0xffff;
+}
+#endif
+static int bsri_row_forbid(int isa, int compute, void *x, const uint8_t *keep, int64_t n) {
+    const uint64_t none = UINT64_C(0x7ff) << 52 | UINT64_C(1) << 63;
+    int any = 0;
+    int64_t j = 0;
+#if BSRI_X86
+    if (compute == BSR_F32 && isa == BSR_ISA_AVX512) any = bsri_forbid_v5f((float *)x, keep, n), j = n - n % 16;
+    else if (compute == BSR_F32 && isa == BSR_ISA_AVX2) any = bsri_forbid_v2f((float *)x, keep, n), j = n - n % 8;
+#endif
+    (void)isa;
+    if (compute == BSR_F32)
+        for (; j < n; j++) {
+            const uint32_t bits = keep[j] ? 0 : 0xffffffffu;
+            float *at = (float *)x + j;
+            *at = bsri_bits_f32((bsri_f32_bits(*at) & ~bits) | (0xff800000u & bits)), any |= !keep[j];
+        }
+    else
+        for (; j < n; j++) {
+            const uint64_t bits = keep[j] ? 0 : ~UINT64_C(0);
+            uint64_t u;
+            memcpy(&u, (double *)x + j, 8), u = (u & ~bits) | (none & bits), memcpy((double *)x + j, &u, 8), any |= !keep[j];
+        }
+    return any;
+}
+
+/* --- elements of `size` bytes moved as they are --- */
+#define BSRI_MOVES(size)                                                                                              \
+    for (i = 0; i < n; i++) memcpy(d + i * size, s + at[i] * stride * size, size)
+/* n of them, at[k] strides from src each, to a row. */
+static void bsri_row_gather(void *dst, const void *src, size_t size, const int64_t *at, int64_t stride, int64_t n) {
+    char *d = (char *)dst;
+    const char *s = (const char *)src;
+    int64_t i;
+    if (size == 4) BSRI_MOVES(4);
+    else if (size == 2) BSRI_MOVES(2);
+    else if (size == 1) BSRI_MOVES(1);
+    else BSRI_MOVES(8);
+}
+#undef BSRI_MOVES
+#define BSRI_MOVES(size)                                                                          \
+    for (r = 0; r < rows; r++)                                                                    \
+        for (c = 0; c < cols; c++)                                                                \
+            memcpy(d + (r * dr + c * dc) * size, s + (r * sr + c * sc) * size, size)
+#define BSRI_MOVE_ROWS(bytes) \
+    for (r = 0; r < rows; r++) memcpy(d + r * dr * step, s + r * sr * step, bytes)
+/* rows x cols of them, few columns, with any strides. */
+static void bsri_tile_move(void *dst, int64_t dr, int64_t dc, const void *src, int64_t sr, int64_t sc, size_t size, int64_t rows,
+                           int64_t cols) {
+    char *d = (char *)dst;
+    const char *s = (const char *)src;
+    const int64_t step = (int64_t)size, bytes = dc == 1 && sc == 1 ? cols * step : 0;
+    int64_t r, c;
+    if (bytes == 8) BSRI_MOVE_ROWS(8);
+    else if (bytes == 16) BSRI_MOVE_ROWS(16);
+    else if (bytes == 32) BSRI_MOVE_ROWS(32);
+    else if (bytes >= 64) BSRI_MOVE_ROWS((size_t)bytes);
+    else if (size == 4) BSRI_MOVES(4);
+    else if (size == 2) BSRI_MOVES(2);
+    else if (size == 1) BSRI_MOVES(1);
+    else BSRI_MOVES(8);
+}
+#undef BSRI_MOVES
+#undef BSRI_MOVE_ROWS
 
 /* --- conversions: rows x cols with contiguous rows, to the compute type and back --- */
 #if BSRI_X86
@@ -10764,23 +10855,6 @@ static int bsri_score_add_row(int isa, int compute, void *s, const void *bias, i
         if (bsri_row_get(compute, bias, j) == (double)-INFINITY) bsri_row_set(compute, s, j, (double)-INFINITY);
     return 1;
 }
-/* s[j] = -inf where no[j], else unchanged; on the bits, without branches: masks are hard to predict. */
-static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int64_t n) {
-    uint32_t any = 0;
-    int64_t j;
-    if (compute == BSR_F32) {
-        float *row = (float *)s;
-        for (j = 0; j < n; j++) {
-            const uint32_t bits = 0u - (uint32_t)no[j];
-            row[j] = bsri_bits_f32((bsri_f32_bits(row[j]) & ~bits) | (0xff800000u & bits)), any |= bits;
-        }
-    } else {
-        for (j = 0; j < n; j++)
-            if (no[j]) bsri_row_set(compute, s, j, (double)-INFINITY), any = 1;
-    }
-    return any != 0;
-}
-
 /* The same with element at + j*stride of src, any dtype. */
 static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
     bsri_bias_row bias;
@@ -10794,24 +10868,28 @@ static int bsri_score_add(int isa, int compute, void *s, const void *src, int dt
     }
     return forbids;
 }
+/* keep[j]: is the element other than 0? By its bits, which see f32 below the smallest normal number in any mode. */
+static void bsri_mask_bytes(uint8_t *keep, const void *src, int dtype, int64_t stride, int64_t n) {
+    int64_t j;
+    if (dtype == BSR_F32)
+        for (j = 0; j < n; j++) keep[j] = bsri_f32_bits(((const float *)src)[j * stride]) << 1 != 0;
+    else if (dtype == BSR_F64)
+        for (j = 0; j < n; j++) keep[j] = ((const double *)src)[j * stride] != 0;
+    else if (dtype == BSR_F16 || dtype == BSR_BF16)
+        for (j = 0; j < n; j++) keep[j] = (((const uint16_t *)src)[j * stride] & 0x7fff) != 0;
+    else
+        for (j = 0; j < n; j++) keep[j] = ((const uint8_t *)src)[j * stride] != 0;
+}
 /* Zero forbids; zero in src's own type: no f64 is too small. */
 static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
-    const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32, bytes = bsr_dtype_size(dtype) == 1;
-    uint8_t no[BSRI_BIAS_CHUNK];
-    bsri_bias_row mask;
-    int64_t j, w;
+    uint8_t keep[BSRI_BIAS_CHUNK];
+    int64_t w;
     int forbids = 0;
+    if (bsr_dtype_size(dtype) == 1 && stride == 1) return bsri_row_forbid(isa, compute, s, (const uint8_t *)src + at, n);
     for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
         w = bsri_min(n, BSRI_BIAS_CHUNK);
-        if (bytes && stride == 1 && !memchr((const uint8_t *)src + at, 0, (size_t)w)) continue;
-        if (!bytes) bsri_row_load(isa, own, &mask, bsri_at(src, dtype, at), dtype, stride, w);
-        if (bytes)
-            for (j = 0; j < w; j++) no[j] = ((const uint8_t *)src)[at + j * stride] == 0;
-        else if (own == BSR_F32)
-            for (j = 0; j < w; j++) no[j] = (bsri_f32_bits(mask.f[j]) << 1) == 0;
-        else
-            for (j = 0; j < w; j++) no[j] = mask.d[j] == 0;
-        forbids |= bsri_score_forbid_where(compute, s, no, w);
+        bsri_mask_bytes(keep, bsri_at(src, dtype, at), dtype, stride, w);
+        forbids |= bsri_row_forbid(isa, compute, s, keep, w);
     }
     return forbids;
 }
@@ -10820,6 +10898,14 @@ static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, in
     int64_t at = row * b->row_stride + col * b->col_stride;
     if (b->mode == BSR_MASK_MUL) return bsri_score_forbid(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
     return bsri_score_add(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
+}
+/* The same for columns col[0] .. col[n-1]. raw: room for n elements of 8 bytes. */
+static int bsri_score_bias_at(int isa, int compute, void *s, const bsri_bias *b, int64_t row, const int64_t *col, int64_t n,
+                              void *raw) {
+    bsri_bias picked = *b;
+    picked.data = (const char *)raw, picked.row_stride = 0, picked.col_stride = 1;
+    bsri_row_gather(raw, bsri_at(b->data, b->dtype, row * b->row_stride), bsr_dtype_size(b->dtype), col, b->col_stride, n);
+    return bsri_score_bias(isa, compute, s, &picked, 0, 0, n);
 }
 
 /* An optional bias of rows x cols (or 1 each) that broadcasts to b. A boolean one can't be added. */
@@ -10836,6 +10922,7 @@ static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsr
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_ROW_CHUNK 1024 /* elements of a row that are held at once; longer rows are read twice */
+#define BSRI_WIDE_BLOCK 32  /* columns from which on a block's part of a row is worth calls of its own */
 
 typedef union bsri_row_buffer {
     double d[BSRI_ROW_CHUNK];
@@ -10856,51 +10943,80 @@ typedef struct bsri_stored_row {
     bsri_item x, dy, out;
     int64_t row, inner, first, count;
     bsri_bias bias[3];
+    int64_t listed; /* narrow blocks: the element, of all in values, whose column is the first in `columns`; else -1 */
+    int64_t columns[BSRI_ROW_CHUNK];
 } bsri_stored_row;
 
 /* Moves elements e .. e+n-1 of a stored row to or from a buffer, in as few pieces as the strides allow. */
 static void bsri_stored_move(const bsri_softmax *j, const bsr_matrix *m, const bsri_item *it, const bsri_stored_row *r, int64_t e,
                              int64_t n, void *buffer, int store) {
     int64_t s[3], w, bc = m->block_cols, step;
+    const size_t size = bsr_dtype_size(m->dtype);
     int chained; /* neighbouring blocks continue each other */
+    bsri_row_buffer raw;
     bsri_value_steps(m, s);
     step = bc == 1 ? s[0] : s[2], chained = bc == 1 || s[0] == bc * s[2];
     for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
         char *at = bsri_at(it->values, m->dtype, (r->first + e / bc) * s[0] + r->inner * s[1] + e % bc * s[2]);
-        w = chained ? n : bsri_min(n, bc - e % bc);
-        if (store) {
+        const int whole = !chained && e % bc == 0 && n >= bc && bc < BSRI_WIDE_BLOCK; /* blocks */
+        void *row = m->dtype == j->compute ? buffer : &raw; /* whole blocks' elements, as stored */
+        w = chained ? n : whole ? n - n % bc : bsri_min(n, bc - e % bc);
+        if (store && whole) {
+            if (row != buffer) bsri_row_store(j->isa, j->compute, row, m->dtype, 1, buffer, w);
+            bsri_tile_move(at, s[0], s[2], row, bc, 1, size, w / bc, bc);
+        } else if (store) {
             bsri_row_store(j->isa, j->compute, at, m->dtype, step, buffer, w);
-        } else if (!chained && e % bc == 0 && n >= bc) { /* whole blocks: as a tile with a row for each */
-            w = n - n % bc;
-            bsri_tile_load(j->isa, j->compute, buffer, bc, at, m->dtype, n / bc, bc, s[0], s[2]);
+        } else if (whole) {
+            bsri_tile_move(row, bc, 1, at, s[0], s[2], size, w / bc, bc);
+            if (row != buffer) bsri_row_load(j->isa, j->compute, buffer, row, m->dtype, 1, w);
         } else {
             bsri_row_load(j->isa, j->compute, buffer, at, m->dtype, step, w);
         }
     }
 }
 
-/* The scores e .. e+n-1 of a stored row. */
-static void bsri_softmax_scores(const bsri_softmax *j, const bsri_stored_row *r, int64_t e, int64_t n, void *buffer) {
-    int64_t w, bc = j->x->block_cols;
+/* The columns of elements e .. e+n-1 of a stored row, which all rows of its blocks have. */
+static void bsri_stored_columns(const bsri_softmax *j, bsri_stored_row *r, int64_t e, int64_t n) {
+    const int64_t bc = j->x->block_cols, listed = r->first * bc + e;
+    int64_t block = r->first + e / bc, inner = e % bc, i, col;
+    if (r->listed == listed) return;
+    r->listed = listed;
+    for (i = 0; i < n; block++, inner = 0)
+        for (col = bsri_index(r->x.col, j->x->index_dtype, block) * bc; inner < bc && i < n; inner++, i++)
+            r->columns[i] = col + inner;
+}
+/* One bias at elements e .. e+n-1. */
+static void bsri_softmax_bias(const bsri_softmax *j, const bsri_stored_row *r, const bsri_bias *bias, int64_t e, int64_t n,
+                              void *buffer) {
+    const int64_t bc = j->x->block_cols;
+    bsri_row_buffer raw;
+    int64_t w;
+    if (bc < BSRI_WIDE_BLOCK) {
+        bsri_score_bias_at(j->isa, j->compute, buffer, bias, r->row, r->columns, n, &raw);
+        return;
+    }
+    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
+        w = bsri_min(n, bc - e % bc);
+        bsri_score_bias(j->isa, j->compute, buffer, bias, r->row,
+                        bsri_index(r->x.col, j->x->index_dtype, r->first + e / bc) * bc + e % bc, w);
+    }
+}
+/* The scores e .. e+n-1 of a stored row: all additions, then what forbids. */
+static void bsri_softmax_scores(const bsri_softmax *j, bsri_stored_row *r, int64_t e, int64_t n, void *buffer) {
     int i;
     bsri_stored_move(j, j->x, &r->x, r, e, n, buffer, 0);
     if (j->scale != 1) bsri_row_scale(j->isa, j->compute, buffer, n, j->scale);
     if (!r->bias[0].data && !r->bias[1].data && !r->bias[2].data) return;
-    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
-        int64_t col = bsri_index(r->x.col, j->x->index_dtype, r->first + e / bc) * bc + e % bc;
-        w = bsri_min(n, bc - e % bc);
-        for (i = 0; i < 3; i++) /* all additions, then what forbids */
-            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_ADD)
-                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
-        for (i = 0; i < 3; i++)
-            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_MUL)
-                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
-    }
+    if (j->x->block_cols < BSRI_WIDE_BLOCK) bsri_stored_columns(j, r, e, n);
+    for (i = 0; i < 3; i++)
+        if (r->bias[i].data && r->bias[i].mode == BSR_MASK_ADD) bsri_softmax_bias(j, r, &r->bias[i], e, n, buffer);
+    for (i = 0; i < 3; i++)
+        if (r->bias[i].data && r->bias[i].mode == BSR_MASK_MUL) bsri_softmax_bias(j, r, &r->bias[i], e, n, buffer);
 }
 
 /* Maximum and sum in one pass, the sum rescaled where the maximum grows; then the probabilities in a second, for which
    a row of one chunk is still in the buffer. */
-static void bsri_softmax_row(const bsri_softmax *j, const bsri_stored_row *r) {
+static void bsri_softmax_row(const bsri_softmax *j, bsri_stored_row *r) {
     bsri_row_buffer buffer;
     double max = (double)-INFINITY, sum = 0, factor;
     int64_t e, n;
@@ -10964,7 +11080,7 @@ static void bsri_softmax_task(void *arg, int64_t task) {
     const bsr_softmax_options *o = j->options;
     int64_t item = task / j->groups, br = task % j->groups * j->group, end = bsri_min(br + j->group, bsri_block_rows(x));
     bsri_stored_row r;
-    memset(&r, 0, sizeof r);
+    memset(&r, 0, offsetof(bsri_stored_row, listed)), r.listed = -1;
     r.x = bsri_matrix_item(&j->batch, item, x), r.out = bsri_matrix_item(&j->batch, item, j->out);
     if (j->dy) r.dy = bsri_matrix_item(&j->batch, item, j->dy);
     if (o) {
