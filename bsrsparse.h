@@ -10981,9 +10981,12 @@ static void bsri_stored_columns(const bsri_softmax *j, bsri_stored_row *r, int64
     int64_t block = r->first + e / bc, inner = e % bc, i, col;
     if (r->listed == listed) return;
     r->listed = listed;
-    for (i = 0; i < n; block++, inner = 0)
-        for (col = bsri_index(r->x.col, j->x->index_dtype, block) * bc; inner < bc && i < n; inner++, i++)
-            r->columns[i] = col + inner;
+    if (bc == 1 && j->x->index_dtype == BSR_I32)
+        for (i = 0; i < n; i++) r->columns[i] = ((const int32_t *)r->x.col)[block + i];
+    else
+        for (i = 0; i < n; block++, inner = 0)
+            for (col = bsri_index(r->x.col, j->x->index_dtype, block) * bc; inner < bc && i < n; inner++, i++)
+                r->columns[i] = col + inner;
 }
 /* One bias at elements e .. e+n-1. */
 static void bsri_softmax_bias(const bsri_softmax *j, const bsri_stored_row *r, const bsri_bias *bias, int64_t e, int64_t n,
