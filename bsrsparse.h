@@ -14889,12 +14889,14 @@ static int64_t bsri_row_of_counts(const bsri_build *b, int64_t item, int64_t r, 
 
 static void bsri_build_count(void *arg, int64_t i) {
     bsri_build *b = (bsri_build *)arg;
-    b->first[i] = b->row(b, i / b->rows, i % b->rows, NULL, 0);
+    const int64_t item = b->batch.count == 1 ? 0 : i / b->rows;
+    b->first[i] = b->row(b, item, i - item * b->rows, NULL, 0);
 }
 static void bsri_build_write(void *arg, int64_t i) {
     const bsri_build *b = (const bsri_build *)arg;
-    bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
-    b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
+    const int64_t item = b->batch.count == 1 ? 0 : i / b->rows;
+    const bsri_item to = bsri_matrix_item(&b->batch, item, &b->to);
+    b->row(b, item, i - item * b->rows, &to, b->first[i]);
 }
 /* What counting takes on one thread, or writing. */
 static double bsri_build_ns(const bsri_build *b, int writes) {
@@ -15915,19 +15917,19 @@ static int64_t bsri_row_of_blocks(const bsri_build *b, int64_t item, int64_t r, 
 static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const bsr_matrix *m = b->sparse;
     const bsri_item s = bsri_matrix_item(&b->batch, item, m);
-    const int64_t br = m->block_rows, bc = m->block_cols;
+    const int64_t br = m->block_rows, bc = m->block_cols, line = bsri_divide(r, br), inner = r - line * br;
     int64_t stride[3], n = 0, p, end, x;
     if (r >= m->rows) return 0;
-    p = bsri_index(s.crow, m->index_dtype, r / br), end = bsri_index(s.crow, m->index_dtype, r / br + 1);
+    p = bsri_index(s.crow, m->index_dtype, line), end = bsri_index(s.crow, m->index_dtype, line + 1);
     if (!to && p < end) return (end - p) * bc - bsri_max(0, (bsri_index(s.col, m->index_dtype, end - 1) + 1) * bc - b->to.cols);
     bsri_value_steps(m, stride);
-    if (p < end && bc <= BSRI_NARROW_BLOCK && (!b->with_values || m->dtype == b->to.dtype)) { /* all but the last */
+    if (p < end && (!b->with_values || m->dtype == b->to.dtype)) { /* all but the last */
         n = (end - 1 - p) * bc;
         bsri_spread_columns(bsri_at(to->col, b->to.index_dtype, at), b->to.index_dtype, bsri_at(s.col, m->index_dtype, p),
                             m->index_dtype, end - 1 - p, bc);
         if (b->with_values)
             bsri_tile_move(bsri_at(to->values, m->dtype, at * b->value_stride[0]), bc * b->value_stride[0], b->value_stride[0],
-                           bsri_at(s.values, m->dtype, p * stride[0] + r % br * stride[1]), stride[0], stride[2],
+                           bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1]), stride[0], stride[2],
                            bsr_dtype_size(m->dtype), end - 1 - p, bc);
         p = end - 1;
     }
@@ -15936,7 +15938,7 @@ static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r
         for (x = 0; x < width; x++) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n + x, left + x);
         if (b->with_values)
             bsri_copy_row(bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0]), b->to.dtype, b->value_stride[0],
-                          bsri_at(s.values, m->dtype, p * stride[0] + r % br * stride[1]), m->dtype, stride[2], width);
+                          bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1]), m->dtype, stride[2], width);
         n += width;
     }
     return n;
