@@ -14662,7 +14662,7 @@ static void bsri_spread_columns(void *to, int to_dtype, const void *col, int dty
         int32_t *next = (int32_t *)to;
         for (i = 0; i < n; i++, next += width) {
             const int32_t left = (int32_t)(((const int32_t *)col)[i] * width);
-            for (k = 0; k < width; k++) next[k] = left + (int32_t)k;
+            BSRI_EACH(k, width, next[k] = left + (int32_t)k);
         }
     } else {
         for (i = 0; i < n; i++) {
@@ -14671,23 +14671,34 @@ static void bsri_spread_columns(void *to, int to_dtype, const void *col, int dty
         }
     }
 }
-/* Writes block column and, from a source of whole blocks, values of the block at position `at`. */
+/* rows x cols elements into a block of the target, from dst on. */
+static void bsri_move_part(const bsri_build *b, char *dst, const char *src, int from, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride) {
+    const int to = b->to.dtype;
+    int64_t i;
+    if (from == to)
+        bsri_tile_move(dst, b->value_stride[1], b->value_stride[2], src, row_stride, col_stride, bsr_dtype_size(to), rows, cols);
+    for (i = 0; i < rows && from != to; i++)
+        bsri_copy_row(bsri_at(dst, to, i * b->value_stride[1]), to, b->value_stride[2], bsri_at(src, from, i * row_stride), from,
+                      col_stride, cols);
+}
+/* Writes block column and, from a source of whole blocks, values of the block at position `at`; what the source lacks is zero. */
 static void bsri_put_block(const bsri_build *b, const bsri_item *to, int64_t at, int64_t col, const char *src, int from,
                            int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, *s = b->value_stride;
+    const int t = b->to.dtype;
+    char *dst = bsri_at(to->values, t, at * s[0]);
     int64_t i;
     bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at, col);
     if (!b->with_values) return;
-    if (from == b->to.dtype && rows == b->to.block_rows && cols == b->to.block_cols) {
-        bsri_tile_move(bsri_at(to->values, from, at * b->value_stride[0]), b->value_stride[1], b->value_stride[2], src, row_stride,
-                       col_stride, bsr_dtype_size(from), rows, cols);
-        return;
-    }
-    for (i = 0; i < b->to.block_rows; i++) {
-        char *dst = bsri_at(to->values, b->to.dtype, at * b->value_stride[0] + i * b->value_stride[1]);
-        int64_t n = i < rows ? cols : 0, s = b->value_stride[2];
-        if (n) bsri_copy_row(dst, b->to.dtype, s, bsri_at(src, from, i * row_stride), from, col_stride, n);
-        if (n < b->to.block_cols) bsri_zero_row(bsri_at(dst, b->to.dtype, n * s), b->to.dtype, s, b->to.block_cols - n);
-    }
+    if (rows > 0 && cols > 0) bsri_move_part(b, dst, src, from, rows, cols, row_stride, col_stride);
+    else rows = cols = 0;
+    if (!rows && s[2] == 1 && s[1] == bc) bsri_zero_row(dst, t, 1, br * bc);
+    else
+        for (i = 0; i < br && (rows < br || cols < bc); i++) {
+            const int64_t n = i < rows ? cols : 0;
+            bsri_zero_row(bsri_at(dst, t, i * s[1] + n * s[2]), t, s[2], bc - n);
+        }
 }
 static int64_t bsri_count_bits(uint64_t word) {
     word -= word >> 1 & UINT64_C(0x5555555555555555);
@@ -15788,6 +15799,14 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     for (k = 0; k < rows; k++) {
         char *dst = bsri_at(d->data, d->dtype, offset + (top + k) * d->row_stride);
         bsri_zero_row(dst, d->dtype, d->col_stride, d->cols);
+        if (m->block_cols == 1 && m->dtype == d->dtype) {
+            const char *src = bsri_at(l.it.values, m->dtype, k * l.stride[1]);
+            const size_t size = bsr_dtype_size(m->dtype);
+            for (p = l.begin; p < l.end; p++)
+                bsri_move_element(bsri_at(dst, d->dtype, bsri_line_column(&l, p - l.begin) * d->col_stride),
+                                  bsri_at(src, m->dtype, p * l.stride[0]), size);
+            continue;
+        }
         for (p = l.begin; p < l.end; p++) {
             col = bsri_line_column(&l, p - l.begin) * m->block_cols;
             bsri_copy_row(bsri_at(dst, d->dtype, col * d->col_stride), d->dtype, d->col_stride,
@@ -15913,6 +15932,52 @@ static int64_t bsri_row_of_blocks(const bsri_build *b, int64_t item, int64_t r, 
     }
     return n;
 }
+/* The same where the source's blocks consist of whole ones of the target. */
+static int64_t bsri_row_of_parts(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, across = m->block_cols / bc;
+    const int64_t line = bsri_divide(r * br, m->block_rows), inner = r * br - line * m->block_rows;
+    int64_t p = bsri_index(s.crow, m->index_dtype, line), stride[3], n = 0, k;
+    const int64_t end = bsri_index(s.crow, m->index_dtype, line + 1);
+    if (!to) return (end - p) * across;
+    bsri_value_steps(m, stride);
+    for (; p < end; p++) {
+        const int64_t left = bsri_index(s.col, m->index_dtype, p) * across;
+        for (k = 0; k < across; k++, n++)
+            bsri_put_block(b, to, at + n, left + k,
+                           bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1] + k * bc * stride[2]), m->dtype, br, bc,
+                           stride[1], stride[2]);
+    }
+    return n;
+}
+/* The same where the target's blocks consist of whole ones of the source, few under each other: their rows are merged. */
+static int64_t bsri_row_of_wholes(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
+    const int64_t down = b->to.block_rows / m->block_rows, across = b->to.block_cols / m->block_cols, *step = b->value_stride;
+    const int64_t rows = bsri_min(down, bsri_block_rows(m) - r * down);
+    int64_t p[BSRI_CURSORS], end[BSRI_CURSORS], stride[3], n = 0, i, col;
+    for (i = 0; i < rows; i++)
+        p[i] = bsri_index(s.crow, m->index_dtype, r * down + i), end[i] = bsri_index(s.crow, m->index_dtype, r * down + i + 1);
+    bsri_value_steps(m, stride);
+    for (;; n++) {
+        int64_t least = INT64_MAX, first;
+        for (i = 0; i < rows; i++)
+            if (p[i] < end[i]) least = bsri_min(least, bsri_index(s.col, m->index_dtype, p[i]));
+        if (least == INT64_MAX) return n;
+        least = bsri_divide(least, across), first = least * across;
+        if (to) bsri_put_block(b, to, at + n, least, NULL, b->to.dtype, 0, 0, 0, 0);
+        for (i = 0; i < rows; i++)
+            for (; p[i] < end[i] && (col = bsri_index(s.col, m->index_dtype, p[i]) - first) < across; p[i]++)
+                if (to && b->with_values)
+                    bsri_move_part(b,
+                                   bsri_at(to->values, b->to.dtype, (at + n) * step[0] + i * m->block_rows * step[1] +
+                                                                        col * m->block_cols * step[2]),
+                                   bsri_at(s.values, m->dtype, p[i] * stride[0]), m->dtype, m->block_rows, m->block_cols, stride[1],
+                                   stride[2]);
+    }
+}
 /* The same of blocks of 1 x 1, which are the elements of a row one after another. */
 static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const bsr_matrix *m = b->sparse;
@@ -15954,9 +16019,13 @@ static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bs
     return bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE);
 }
 static bsr_status bsri_reblock_run(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, from_br = b->sparse->block_rows, from_bc = b->sparse->block_cols;
     bsri_scratch scratch;
     b->batch = bsri_batch_of(m->batch_dims, m->batch);
-    b->row = b->to.block_rows == 1 && b->to.block_cols == 1 ? bsri_row_of_elements : bsri_row_of_blocks;
+    if (br == 1 && bc == 1) b->row = bsri_row_of_elements;
+    else if (from_br % br == 0 && from_bc % bc == 0) b->row = bsri_row_of_parts;
+    else if (br % from_br == 0 && bc % from_bc == 0 && br / from_br <= BSRI_CURSORS) b->row = bsri_row_of_wholes;
+    else b->row = bsri_row_of_blocks;
     BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
     return bsri_build_finish(c, b, m, &scratch);
 }
