@@ -5387,7 +5387,8 @@ BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
                   BSRI_RINT256)
     /* 2^n in two factors: n reaches from -151 to 130 */
     whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
-    p = _mm256_mul_ps(_mm256_and_ps(p, some), _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
+    p = _mm256_and_ps(p, some);
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
     whole = _mm256_sub_epi32(whole, half);
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(whole, _mm256_set1_epi32(127)), 23)));
 }
@@ -15250,7 +15251,8 @@ static bsr_status bsri_build_from_csr(const bsri_call *c, bsri_build *b, const b
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
     bsri_merge e;
-    const int narrow = s->index_dtype == BSR_I64 && s->nnz < INT32_MAX && b->to.cols < INT32_MAX && b->to.block_rows * b->to.block_cols > 1;
+    const int narrow = s->index_dtype == BSR_I64 && s->nnz < INT32_MAX && b->to.cols < INT32_MAX &&
+                       b->to.block_rows * b->to.block_cols > 1;
     int64_t first_at, crow_at, col_at; /* where in the scratch */
     int dtype = s->index_dtype, crow_dtype = s->index_dtype;
     const void *crow, *col;
@@ -15305,8 +15307,8 @@ static bsr_status bsri_build_from_sorted(const bsri_call *c, bsri_build *b, cons
     bsri_build_merged(b, &e, crow, BSR_I32, col, dtype, s->values, s->dtype, rows);
     return bsri_build_finish(c, b, m, &scratch);
 }
-/* COO in any order. list and other: pairs of numbers, one for each entry; at the end list has column and entry by row, then column,
-   the entries of one place in their order. start: [cols], crow: [rows + 1]. */
+/* COO in any order. list and other: pairs of numbers, one for each entry; at the end list has column and entry by row, then
+   column, the entries of one place in their order. start: [cols], crow: [rows + 1]. */
 static void bsri_entries_sort(const bsri_entries *s, int64_t rows, int64_t cols, int32_t *list, int32_t *other, int32_t *start,
                               int32_t *crow) {
     int64_t p, i;
@@ -15970,12 +15972,11 @@ static int64_t bsri_row_of_wholes(const bsri_build *b, int64_t item, int64_t r, 
         if (to) bsri_put_block(b, to, at + n, least, NULL, b->to.dtype, 0, 0, 0, 0);
         for (i = 0; i < rows; i++)
             for (; p[i] < end[i] && (col = bsri_index(s.col, m->index_dtype, p[i]) - first) < across; p[i]++)
-                if (to && b->with_values)
-                    bsri_move_part(b,
-                                   bsri_at(to->values, b->to.dtype, (at + n) * step[0] + i * m->block_rows * step[1] +
-                                                                        col * m->block_cols * step[2]),
-                                   bsri_at(s.values, m->dtype, p[i] * stride[0]), m->dtype, m->block_rows, m->block_cols, stride[1],
-                                   stride[2]);
+                if (to && b->with_values) {
+                    const int64_t place = (at + n) * step[0] + i * m->block_rows * step[1] + col * m->block_cols * step[2];
+                    bsri_move_part(b, bsri_at(to->values, b->to.dtype, place), bsri_at(s.values, m->dtype, p[i] * stride[0]),
+                                   m->dtype, m->block_rows, m->block_cols, stride[1], stride[2]);
+                }
     }
 }
 /* The same of blocks of 1 x 1, which are the elements of a row one after another. */
