@@ -14915,7 +14915,8 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
     const double blocks = (double)b->rows * (double)b->cols * (double)b->batch.count;
     const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
     double ns = blocks;
-    if (b->sparse)
+    if (b->counts) ns = (double)b->rows;
+    else if (b->sparse)
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
