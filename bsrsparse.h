@@ -10881,8 +10881,10 @@ static void bsri_mask_bytes(uint8_t *keep, const void *src, int dtype, int64_t s
         for (j = 0; j < n; j++) keep[j] = ((const double *)src)[j * stride] != 0;
     else if (dtype == BSR_F16 || dtype == BSR_BF16)
         for (j = 0; j < n; j++) keep[j] = (((const uint16_t *)src)[j * stride] & 0x7fff) != 0;
-    else
+    else if (bsr_dtype_size(dtype) == 1)
         for (j = 0; j < n; j++) keep[j] = ((const uint8_t *)src)[j * stride] != 0;
+    else
+        for (j = 0; j < n; j++) keep[j] = bsri_load_f64(src, dtype, j * stride) != 0;
 }
 /* Zero forbids; zero in src's own type: no f64 is too small. */
 static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
