@@ -4372,6 +4372,7 @@ BSRI_SELDOM_END
 static int bsri_isa_base(int isa);
 static int bsri_indices_within(int isa, const void *index, int dtype, int64_t n, int64_t end);
 static int bsri_indices_ascend(int isa, const void *index, int dtype, int64_t n, int64_t last);
+static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows);
 enum { BSRI_INDEX_TASKS = 64 };
 typedef struct bsri_indices {
     const void *index;
@@ -4429,9 +4430,11 @@ static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const
 static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const void *crow, const void *col, int operand,
                                   int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, p, end, before;
-    if (!strict && rows) {
+    if (rows) {
         p = bsri_index(crow, m->index_dtype, 0), end = bsri_index(crow, m->index_dtype, rows);
-        if (bsri_all_within(c, bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols)) return BSR_OK;
+        if (bsri_all_within(c, bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols) &&
+            (!strict || bsri_rows_ascend(crow, m->index_dtype, col, m->index_dtype, rows)))
+            return BSR_OK;
     }
     for (r = 0, p = rows ? bsri_index(crow, m->index_dtype, 0) : 0; r < rows; r++) {
         end = bsri_index(crow, m->index_dtype, r + 1);
@@ -5401,21 +5404,24 @@ static double bsri_row_dot(int isa, int compute, const void *x, const void *y, i
 #define BSRI_RINT256(x) _mm256_cvtepi32_ps(_mm256_cvtps_epi32(x))
 #define BSRI_RINT512(x) _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x))
 BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
+    const __m256 some = _mm256_cmp_ps(x, _mm256_set1_ps(-104.0f), _CMP_NLE_UQ); /* else 0, without underflow, which is slow */
     __m256 n, r, p;
     __m256i whole, half;
     BSRI_EXP_BODY(_mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_max_ps,
                   BSRI_RINT256)
     /* 2^n in two factors: n reaches from -151 to 130 */
     whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    p = _mm256_and_ps(p, some);
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
     whole = _mm256_sub_epi32(whole, half);
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(whole, _mm256_set1_epi32(127)), 23)));
 }
 BSRI_A_v5 static inline __m512 bsri_exp_v5f(__m512 x) {
+    const __mmask16 some = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-104.0f), _CMP_NLE_UQ); /* else 0, as above */
     __m512 n, r, p;
     BSRI_EXP_BODY(_mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_max_ps,
                   BSRI_RINT512)
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(some, p, n);
 }
 /* x = exp(x - sub), summed lane by lane; the tail goes through a padded vector, so that every element gets the same exp. */
 #define BSRI_DEFINE_EXP_SUM(S, ISA, SUB, ADD)                                                      \
@@ -5494,6 +5500,95 @@ static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double 
     else for (i = 0; i < n; i++) sum += d[i] = exp(d[i] - sub);
     return sum;
 }
+
+/* --- x = -inf where keep is 0, else unchanged: on the bits, without branches, since masks are hard to predict --- */
+#if BSRI_X86
+/* Return whether one was 0. What is left of a whole vector is the caller's. */
+BSRI_A_v2 static int bsri_forbid_v2f(float *x, const uint8_t *keep, int64_t n) {
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    __m256 any = _mm256_setzero_ps();
+    int64_t j;
+    for (j = 0; j + 8 <= n; j += 8) {
+        const __m256i k = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(keep + j)));
+        const __m256 no = _mm256_castsi256_ps(_mm256_cmpeq_epi32(k, _mm256_setzero_si256()));
+        _mm256_storeu_ps(x + j, _mm256_blendv_ps(_mm256_loadu_ps(x + j), none, no)), any = _mm256_or_ps(any, no);
+    }
+    return _mm256_movemask_ps(any) != 0;
+}
+BSRI_A_v5 static int bsri_forbid_v5f(float *x, const uint8_t *keep, int64_t n) {
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    unsigned all = 0xffff;
+    int64_t j;
+    for (j = 0; j + 16 <= n; j += 16) {
+        const __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(keep + j));
+        const __mmask16 yes = _mm_test_epi8_mask(k, k);
+        _mm512_storeu_ps(x + j, _mm512_mask_loadu_ps(none, yes, x + j)), all &= yes;
+    }
+    return all != 0xffff;
+}
+#endif
+static int bsri_row_forbid(int isa, int compute, void *x, const uint8_t *keep, int64_t n) {
+    const uint64_t none = UINT64_C(0x7ff) << 52 | UINT64_C(1) << 63;
+    int any = 0;
+    int64_t j = 0;
+#if BSRI_X86
+    if (compute == BSR_F32 && isa == BSR_ISA_AVX512) any = bsri_forbid_v5f((float *)x, keep, n), j = n - n % 16;
+    else if (compute == BSR_F32 && isa == BSR_ISA_AVX2) any = bsri_forbid_v2f((float *)x, keep, n), j = n - n % 8;
+#endif
+    (void)isa;
+    if (compute == BSR_F32)
+        for (; j < n; j++) {
+            const uint32_t bits = keep[j] ? 0 : 0xffffffffu;
+            float *at = (float *)x + j;
+            *at = bsri_bits_f32((bsri_f32_bits(*at) & ~bits) | (0xff800000u & bits)), any |= !keep[j];
+        }
+    else
+        for (; j < n; j++) {
+            const uint64_t bits = keep[j] ? 0 : ~UINT64_C(0);
+            uint64_t u;
+            memcpy(&u, (double *)x + j, 8), u = (u & ~bits) | (none & bits), memcpy((double *)x + j, &u, 8), any |= !keep[j];
+        }
+    return any;
+}
+
+/* --- elements of `size` bytes moved as they are --- */
+#define BSRI_MOVES(size)                                                                                              \
+    for (i = 0; i < n; i++) memcpy(d + i * size, s + at[i] * stride * size, size)
+/* n of them, at[k] strides from src each, to a row. */
+static void bsri_row_gather(void *dst, const void *src, size_t size, const int64_t *at, int64_t stride, int64_t n) {
+    char *d = (char *)dst;
+    const char *s = (const char *)src;
+    int64_t i;
+    if (size == 4) BSRI_MOVES(4);
+    else if (size == 2) BSRI_MOVES(2);
+    else if (size == 1) BSRI_MOVES(1);
+    else BSRI_MOVES(8);
+}
+#undef BSRI_MOVES
+#define BSRI_MOVES(size)                                                                          \
+    for (r = 0; r < rows; r++)                                                                    \
+        for (c = 0; c < cols; c++)                                                                \
+            memcpy(d + (r * dr + c * dc) * size, s + (r * sr + c * sc) * size, size)
+#define BSRI_MOVE_ROWS(bytes) \
+    for (r = 0; r < rows; r++) memcpy(d + r * dr * step, s + r * sr * step, bytes)
+/* rows x cols of them, few columns, with any strides. */
+static void bsri_tile_move(void *dst, int64_t dr, int64_t dc, const void *src, int64_t sr, int64_t sc, size_t size, int64_t rows,
+                           int64_t cols) {
+    char *d = (char *)dst;
+    const char *s = (const char *)src;
+    const int64_t step = (int64_t)size, bytes = dc == 1 && sc == 1 ? cols * step : 0;
+    int64_t r, c;
+    if (bytes == 8) BSRI_MOVE_ROWS(8);
+    else if (bytes == 16) BSRI_MOVE_ROWS(16);
+    else if (bytes == 32) BSRI_MOVE_ROWS(32);
+    else if (bytes >= 64) BSRI_MOVE_ROWS((size_t)bytes);
+    else if (size == 4) BSRI_MOVES(4);
+    else if (size == 2) BSRI_MOVES(2);
+    else if (size == 1) BSRI_MOVES(1);
+    else BSRI_MOVES(8);
+}
+#undef BSRI_MOVES
+#undef BSRI_MOVE_ROWS
 
 /* --- conversions: rows x cols with contiguous rows, to the compute type and back --- */
 #if BSRI_X86
@@ -10589,23 +10684,6 @@ static int bsri_score_add_row(int isa, int compute, void *s, const void *bias, i
         if (bsri_row_get(compute, bias, j) == (double)-INFINITY) bsri_row_set(compute, s, j, (double)-INFINITY);
     return 1;
 }
-/* s[j] = -inf where no[j], else unchanged; on the bits, without branches: masks are hard to predict. */
-static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int64_t n) {
-    uint32_t any = 0;
-    int64_t j;
-    if (compute == BSR_F32) {
-        float *row = (float *)s;
-        for (j = 0; j < n; j++) {
-            const uint32_t bits = 0u - (uint32_t)no[j];
-            row[j] = bsri_bits_f32((bsri_f32_bits(row[j]) & ~bits) | (0xff800000u & bits)), any |= bits;
-        }
-    } else {
-        for (j = 0; j < n; j++)
-            if (no[j]) bsri_row_set(compute, s, j, (double)-INFINITY), any = 1;
-    }
-    return any != 0;
-}
-
 /* The same with element at + j*stride of src, any dtype. */
 static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
     bsri_bias_row bias;
@@ -10619,24 +10697,30 @@ static int bsri_score_add(int isa, int compute, void *s, const void *src, int dt
     }
     return forbids;
 }
+/* keep[j]: is the element other than 0? By its bits, which see f32 below the smallest normal number in any mode. */
+static void bsri_mask_bytes(uint8_t *keep, const void *src, int dtype, int64_t stride, int64_t n) {
+    int64_t j;
+    if (dtype == BSR_F32)
+        for (j = 0; j < n; j++) keep[j] = bsri_f32_bits(((const float *)src)[j * stride]) << 1 != 0;
+    else if (dtype == BSR_F64)
+        for (j = 0; j < n; j++) keep[j] = ((const double *)src)[j * stride] != 0;
+    else if (dtype == BSR_F16 || dtype == BSR_BF16)
+        for (j = 0; j < n; j++) keep[j] = (((const uint16_t *)src)[j * stride] & 0x7fff) != 0;
+    else if (bsr_dtype_size(dtype) == 1)
+        for (j = 0; j < n; j++) keep[j] = ((const uint8_t *)src)[j * stride] != 0;
+    else
+        for (j = 0; j < n; j++) keep[j] = bsri_load_f64(src, dtype, j * stride) != 0;
+}
 /* Zero forbids; zero in src's own type: no f64 is too small. */
 static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
-    const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32, bytes = bsr_dtype_size(dtype) == 1;
-    uint8_t no[BSRI_BIAS_CHUNK];
-    bsri_bias_row mask;
-    int64_t j, w;
+    uint8_t keep[BSRI_BIAS_CHUNK];
+    int64_t w;
     int forbids = 0;
+    if (bsr_dtype_size(dtype) == 1 && stride == 1) return bsri_row_forbid(isa, compute, s, (const uint8_t *)src + at, n);
     for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
         w = bsri_min(n, BSRI_BIAS_CHUNK);
-        if (bytes && stride == 1 && !memchr((const uint8_t *)src + at, 0, (size_t)w)) continue;
-        if (!bytes) bsri_row_load(isa, own, &mask, bsri_at(src, dtype, at), dtype, stride, w);
-        if (bytes)
-            for (j = 0; j < w; j++) no[j] = ((const uint8_t *)src)[at + j * stride] == 0;
-        else if (own == BSR_F32)
-            for (j = 0; j < w; j++) no[j] = (bsri_f32_bits(mask.f[j]) << 1) == 0;
-        else
-            for (j = 0; j < w; j++) no[j] = mask.d[j] == 0;
-        forbids |= bsri_score_forbid_where(compute, s, no, w);
+        bsri_mask_bytes(keep, bsri_at(src, dtype, at), dtype, stride, w);
+        forbids |= bsri_row_forbid(isa, compute, s, keep, w);
     }
     return forbids;
 }
@@ -10645,6 +10729,14 @@ static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, in
     int64_t at = row * b->row_stride + col * b->col_stride;
     if (b->mode == BSR_MASK_MUL) return bsri_score_forbid(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
     return bsri_score_add(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
+}
+/* The same for columns col[0] .. col[n-1]. raw: room for n elements of 8 bytes. */
+static int bsri_score_bias_at(int isa, int compute, void *s, const bsri_bias *b, int64_t row, const int64_t *col, int64_t n,
+                              void *raw) {
+    bsri_bias picked = *b;
+    picked.data = (const char *)raw, picked.row_stride = 0, picked.col_stride = 1;
+    bsri_row_gather(raw, bsri_at(b->data, b->dtype, row * b->row_stride), bsr_dtype_size(b->dtype), col, b->col_stride, n);
+    return bsri_score_bias(isa, compute, s, &picked, 0, 0, n);
 }
 
 /* An optional bias of rows x cols (or 1 each) that broadcasts to b. A boolean one can't be added. */
@@ -10661,6 +10753,7 @@ static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsr
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_ROW_CHUNK 1024 /* elements of a row that are held at once; longer rows are read twice */
+#define BSRI_WIDE_BLOCK 32  /* columns from which on a block's part of a row is worth calls of its own */
 
 typedef union bsri_row_buffer {
     double d[BSRI_ROW_CHUNK];
@@ -10681,51 +10774,83 @@ typedef struct bsri_stored_row {
     bsri_item x, dy, out;
     int64_t row, inner, first, count;
     bsri_bias bias[3];
+    int64_t listed; /* narrow blocks: the element, of all in values, whose column is the first in `columns`; else -1 */
+    int64_t columns[BSRI_ROW_CHUNK];
 } bsri_stored_row;
 
 /* Moves elements e .. e+n-1 of a stored row to or from a buffer, in as few pieces as the strides allow. */
 static void bsri_stored_move(const bsri_softmax *j, const bsr_matrix *m, const bsri_item *it, const bsri_stored_row *r, int64_t e,
                              int64_t n, void *buffer, int store) {
     int64_t s[3], w, bc = m->block_cols, step;
+    const size_t size = bsr_dtype_size(m->dtype);
     int chained; /* neighbouring blocks continue each other */
+    bsri_row_buffer raw;
     bsri_value_steps(m, s);
     step = bc == 1 ? s[0] : s[2], chained = bc == 1 || s[0] == bc * s[2];
     for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
         char *at = bsri_at(it->values, m->dtype, (r->first + e / bc) * s[0] + r->inner * s[1] + e % bc * s[2]);
-        w = chained ? n : bsri_min(n, bc - e % bc);
-        if (store) {
+        const int whole = !chained && e % bc == 0 && n >= bc && bc < BSRI_WIDE_BLOCK; /* blocks */
+        void *row = m->dtype == j->compute ? buffer : &raw; /* whole blocks' elements, as stored */
+        w = chained ? n : whole ? n - n % bc : bsri_min(n, bc - e % bc);
+        if (store && whole) {
+            if (row != buffer) bsri_row_store(j->isa, j->compute, row, m->dtype, 1, buffer, w);
+            bsri_tile_move(at, s[0], s[2], row, bc, 1, size, w / bc, bc);
+        } else if (store) {
             bsri_row_store(j->isa, j->compute, at, m->dtype, step, buffer, w);
-        } else if (!chained && e % bc == 0 && n >= bc) { /* whole blocks: as a tile with a row for each */
-            w = n - n % bc;
-            bsri_tile_load(j->isa, j->compute, buffer, bc, at, m->dtype, n / bc, bc, s[0], s[2]);
+        } else if (whole) {
+            bsri_tile_move(row, bc, 1, at, s[0], s[2], size, w / bc, bc);
+            if (row != buffer) bsri_row_load(j->isa, j->compute, buffer, row, m->dtype, 1, w);
         } else {
             bsri_row_load(j->isa, j->compute, buffer, at, m->dtype, step, w);
         }
     }
 }
 
-/* The scores e .. e+n-1 of a stored row. */
-static void bsri_softmax_scores(const bsri_softmax *j, const bsri_stored_row *r, int64_t e, int64_t n, void *buffer) {
-    int64_t w, bc = j->x->block_cols;
+/* The columns of elements e .. e+n-1 of a stored row, which all rows of its blocks have. */
+static void bsri_stored_columns(const bsri_softmax *j, bsri_stored_row *r, int64_t e, int64_t n) {
+    const int64_t bc = j->x->block_cols, listed = r->first * bc + e;
+    int64_t block = r->first + e / bc, inner = e % bc, i, col;
+    if (r->listed == listed) return;
+    r->listed = listed;
+    if (bc == 1 && j->x->index_dtype == BSR_I32)
+        for (i = 0; i < n; i++) r->columns[i] = ((const int32_t *)r->x.col)[block + i];
+    else
+        for (i = 0; i < n; block++, inner = 0)
+            for (col = bsri_index(r->x.col, j->x->index_dtype, block) * bc; inner < bc && i < n; inner++, i++)
+                r->columns[i] = col + inner;
+}
+/* One bias at elements e .. e+n-1. */
+static void bsri_softmax_bias(const bsri_softmax *j, const bsri_stored_row *r, const bsri_bias *bias, int64_t e, int64_t n,
+                              void *buffer) {
+    const int64_t bc = j->x->block_cols;
+    bsri_row_buffer raw;
+    int64_t w;
+    if (bc < BSRI_WIDE_BLOCK) {
+        bsri_score_bias_at(j->isa, j->compute, buffer, bias, r->row, r->columns, n, &raw);
+        return;
+    }
+    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
+        w = bsri_min(n, bc - e % bc);
+        bsri_score_bias(j->isa, j->compute, buffer, bias, r->row,
+                        bsri_index(r->x.col, j->x->index_dtype, r->first + e / bc) * bc + e % bc, w);
+    }
+}
+/* The scores e .. e+n-1 of a stored row: all additions, then what forbids. */
+static void bsri_softmax_scores(const bsri_softmax *j, bsri_stored_row *r, int64_t e, int64_t n, void *buffer) {
     int i;
     bsri_stored_move(j, j->x, &r->x, r, e, n, buffer, 0);
     if (j->scale != 1) bsri_row_scale(j->isa, j->compute, buffer, n, j->scale);
     if (!r->bias[0].data && !r->bias[1].data && !r->bias[2].data) return;
-    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
-        int64_t col = bsri_index(r->x.col, j->x->index_dtype, r->first + e / bc) * bc + e % bc;
-        w = bsri_min(n, bc - e % bc);
-        for (i = 0; i < 3; i++) /* all additions, then what forbids */
-            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_ADD)
-                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
-        for (i = 0; i < 3; i++)
-            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_MUL)
-                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
-    }
+    if (j->x->block_cols < BSRI_WIDE_BLOCK) bsri_stored_columns(j, r, e, n);
+    for (i = 0; i < 3; i++)
+        if (r->bias[i].data && r->bias[i].mode == BSR_MASK_ADD) bsri_softmax_bias(j, r, &r->bias[i], e, n, buffer);
+    for (i = 0; i < 3; i++)
+        if (r->bias[i].data && r->bias[i].mode == BSR_MASK_MUL) bsri_softmax_bias(j, r, &r->bias[i], e, n, buffer);
 }
 
 /* Maximum and sum in one pass, the sum rescaled where the maximum grows; then the probabilities in a second, for which
    a row of one chunk is still in the buffer. */
-static void bsri_softmax_row(const bsri_softmax *j, const bsri_stored_row *r) {
+static void bsri_softmax_row(const bsri_softmax *j, bsri_stored_row *r) {
     bsri_row_buffer buffer;
     double max = (double)-INFINITY, sum = 0, factor;
     int64_t e, n;
@@ -10789,7 +10914,7 @@ static void bsri_softmax_task(void *arg, int64_t task) {
     const bsr_softmax_options *o = j->options;
     int64_t item = task / j->groups, br = task % j->groups * j->group, end = bsri_min(br + j->group, bsri_block_rows(x));
     bsri_stored_row r;
-    memset(&r, 0, sizeof r);
+    memset(&r, 0, offsetof(bsri_stored_row, listed)), r.listed = -1;
     r.x = bsri_matrix_item(&j->batch, item, x), r.out = bsri_matrix_item(&j->batch, item, j->out);
     if (j->dy) r.dy = bsri_matrix_item(&j->batch, item, j->dy);
     if (o) {
@@ -14281,7 +14406,7 @@ struct bsri_build {
     const bsr_matrix *sparse;
     const bsri_entries *entries;
     const struct bsri_merge *merge;
-    const struct bsri_group *group;
+    int32_t *counts;               /* blocks of each row, where only they are wanted */
     const struct bsri_conditions *conditions;
     const struct bsri_lists *lists;
     uint8_t *kind;  /* of each block, as m's columns; null: not wanted */
@@ -14360,34 +14485,73 @@ static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, i
     return BSR_OK;
 }
 
-/* Writes block column and, from a source of whole blocks, values of the block at position `at`. */
+/* The columns of elements in n blocks of `width` columns each, one after another. */
+static void bsri_spread_columns(void *to, int to_dtype, const void *col, int dtype, int64_t n, int64_t width) {
+    int64_t i, k;
+    if (width == 1 && dtype == to_dtype) {
+        if (n > 0) memcpy(to, col, (size_t)n * bsr_dtype_size(dtype));
+    } else if (dtype == BSR_I32 && to_dtype == BSR_I32) {
+        int32_t *next = (int32_t *)to;
+        for (i = 0; i < n; i++, next += width) {
+            const int32_t left = (int32_t)(((const int32_t *)col)[i] * width);
+            BSRI_EACH(k, width, next[k] = left + (int32_t)k);
+        }
+    } else {
+        for (i = 0; i < n; i++) {
+            const int64_t left = bsri_index(col, dtype, i) * width;
+            for (k = 0; k < width; k++) bsri_set_index(to, to_dtype, i * width + k, left + k);
+        }
+    }
+}
+/* rows x cols elements into a block of the target, from dst on. */
+static void bsri_move_part(const bsri_build *b, char *dst, const char *src, int from, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride) {
+    const int to = b->to.dtype;
+    int64_t i;
+    if (from == to)
+        bsri_tile_move(dst, b->value_stride[1], b->value_stride[2], src, row_stride, col_stride, bsr_dtype_size(to), rows, cols);
+    for (i = 0; i < rows && from != to; i++)
+        bsri_copy_row(bsri_at(dst, to, i * b->value_stride[1]), to, b->value_stride[2], bsri_at(src, from, i * row_stride), from,
+                      col_stride, cols);
+}
+/* Writes block column and, from a source of whole blocks, values of the block at position `at`; what the source lacks is zero. */
 static void bsri_put_block(const bsri_build *b, const bsri_item *to, int64_t at, int64_t col, const char *src, int from,
                            int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, *s = b->value_stride;
+    const int t = b->to.dtype;
+    char *dst = bsri_at(to->values, t, at * s[0]);
     int64_t i;
     bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at, col);
     if (!b->with_values) return;
-    for (i = 0; i < b->to.block_rows; i++) {
-        char *dst = bsri_at(to->values, b->to.dtype, at * b->value_stride[0] + i * b->value_stride[1]);
-        int64_t n = i < rows ? cols : 0, s = b->value_stride[2];
-        if (n) bsri_copy_row(dst, b->to.dtype, s, bsri_at(src, from, i * row_stride), from, col_stride, n);
-        if (n < b->to.block_cols) bsri_zero_row(bsri_at(dst, b->to.dtype, n * s), b->to.dtype, s, b->to.block_cols - n);
-    }
+    if (rows > 0 && cols > 0) bsri_move_part(b, dst, src, from, rows, cols, row_stride, col_stride);
+    else rows = cols = 0;
+    if (!rows && s[2] == 1 && s[1] == bc) bsri_zero_row(dst, t, 1, br * bc);
+    else
+        for (i = 0; i < br && (rows < br || cols < bc); i++) {
+            const int64_t n = i < rows ? cols : 0;
+            bsri_zero_row(bsri_at(dst, t, i * s[1] + n * s[2]), t, s[2], bc - n);
+        }
+}
+static int64_t bsri_count_bits(uint64_t word) {
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    return (int64_t)((((word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f)) * UINT64_C(0x0101010101010101)) >> 56);
 }
 /* Candidates are all blocks. */
 static int64_t bsri_row_of_bits(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const uint64_t *bits = b->bits + item * b->item_words + r * b->row_words;
     const bsr_dense *d = b->dense;
-    int64_t w, col, n = 0, br = b->to.block_rows, bc = b->to.block_cols;
+    int64_t w, n = 0, br = b->to.block_rows, bc = b->to.block_cols;
     int64_t offset = d && to ? bsri_dense_offset(&b->batch, item, d) + r * br * d->row_stride : 0;
-    for (w = 0; w < b->row_words; w++) {
+    for (w = 0; w < b->row_words && !to; w++) n += bsri_count_bits(bits[w]);
+    for (w = 0; w < b->row_words && to; w++) {
         uint64_t word = bits[w];
-        for (col = w * 64; word; word >>= 1, col++) {
-            if (!(word & 1u)) continue;
-            if (to && d)
+        for (; word; word &= word - 1, n++) {
+            const int64_t col = w * 64 + bsri_count_bits((word & (~word + 1)) - 1); /* of the lowest */
+            if (d)
                 bsri_put_block(b, to, at + n, col, bsri_at(d->data, d->dtype, offset + col * bc * d->col_stride), d->dtype,
                                bsri_min(br, d->rows - r * br), bsri_min(bc, d->cols - col * bc), d->row_stride, d->col_stride);
-            else if (to) bsri_put_block(b, to, at + n, col, NULL, b->to.dtype, 0, 0, 0, 0);
-            n++;
+            else bsri_put_block(b, to, at + n, col, NULL, b->to.dtype, 0, 0, 0, 0);
         }
     }
     return n;
@@ -14408,15 +14572,17 @@ static int64_t bsri_row_of_stored(const bsri_build *b, int64_t item, int64_t r, 
     }
     return n;
 }
-static void bsri_put_sum(const bsri_entries *e, const int64_t *order, int64_t n, char *dst, int dtype) {
+/* order: the numbers of n entries, of `type`, `step` apart. */
+static void bsri_put_sum(const bsri_entries *e, const void *order, int type, int64_t step, int64_t n, char *dst, int dtype) {
     int64_t i;
     if (BSRI_BIT(dtype) & BSRI_REALS) { /* sums in f64, rounded once; a single -0 stays */
-        double sum = e->values ? bsri_load_f64(e->values, e->dtype, order[0]) : 1.0;
-        for (i = 1; i < n; i++) sum += e->values ? bsri_load_f64(e->values, e->dtype, order[i]) : 1.0;
+        double sum = e->values ? bsri_load_f64(e->values, e->dtype, bsri_index(order, type, 0)) : 1.0;
+        for (i = 1; i < n; i++) sum += e->values ? bsri_load_f64(e->values, e->dtype, bsri_index(order, type, i * step)) : 1.0;
         bsri_store_f64(dst, dtype, 0, sum);
     } else {
         uint32_t sum = 0;
-        for (i = 0; i < n; i++) sum += e->values ? (uint32_t)bsri_load_i32(e->values, e->dtype, order[i]) : 1u;
+        for (i = 0; i < n; i++)
+            sum += e->values ? (uint32_t)bsri_load_i32(e->values, e->dtype, bsri_index(order, type, i * step)) : 1u;
         bsri_store_i32(dst, dtype, 0, (int32_t)sum);
     }
 }
@@ -14435,7 +14601,7 @@ static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r,
             n++;
         }
         if (to && b->with_values)
-            bsri_put_sum(e, e->order + i, same - i,
+            bsri_put_sum(e, e->order + i, BSR_I64, 1, same - i,
                          bsri_at(to->values, b->to.dtype,
                                  (at + n - 1) * b->value_stride[0] + row % b->to.block_rows * b->value_stride[1] +
                                      col % b->to.block_cols * b->value_stride[2]),
@@ -14541,100 +14707,51 @@ static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, 
     }
 }
 
-/* COO entries by rows, in their order, each its column and value. The blocks of a block row are told apart by a hash table. */
-#define BSRI_GROUP_ENTRIES 8192 /* of a block row, at most; columns of its blocks: 64 times as many */
-typedef struct bsri_group {
-    const int32_t *crow; /* where each row's entries start in list */
-    char *list;
-    int64_t step, rows;  /* bytes of an entry: columns have 4, values begin behind 4 or 8 */
-    bsri_merge source;   /* values: of the first entry; null: ones */
-    uint8_t *twice; /* of each block row: names a place twice whose sum must be rounded, and is wrong here */
-} bsri_group;
-/* The number of `key` in a list of *n keys, to which it is added where it is new. table: [mask + 1], -1 where free. */
-static int bsri_group_find(int16_t *table, uint32_t mask, uint32_t *list, int *n, uint32_t key) {
-    uint32_t h = (key * 2654435761u) >> 15 & mask;
-    while (table[h] >= 0 && list[table[h]] != key) h = (h + 1) & mask;
-    if (table[h] < 0) table[h] = (int16_t)*n, list[(*n)++] = key;
-    return table[h];
-}
-/* rank[i]: how many keys are less than key i. Sorted by falling distances (Shell). */
-static void bsri_group_rank(const uint32_t *key, int n, uint64_t *sorted, int16_t *rank) {
-    int gap = 1, i, k;
-    for (i = 0; i < n; i++) sorted[i] = (uint64_t)key[i] << 16 | (uint64_t)i;
-    while (gap < n / 9) gap = 3 * gap + 1;
-    for (; gap; gap /= 3)
-        for (i = gap; i < n; i++) {
-            const uint64_t now = sorted[i];
-            for (k = i; k >= gap && sorted[k - gap] > now; k -= gap) sorted[k] = sorted[k - gap];
-            sorted[k] = now;
-        }
-    for (i = 0; i < n; i++) rank[sorted[i] & 0xffffu] = (int16_t)i;
-}
-/* One more term at a place that has one. 0: the type would round twice. */
-static int bsri_group_add(const bsri_build *b, const bsri_merge *e, int64_t entry, void *dst) {
-    const int t = b->to.dtype;
-    if (t == BSR_F64)
-        bsri_store_f64(dst, t, 0, bsri_load_f64(dst, t, 0) + (e->values ? bsri_load_f64(e->values, e->dtype, entry) : 1.0));
-    else if (BSRI_BIT(t) & BSRI_REALS) return 0;
-    else bsri_store_i32(dst, t, 0, (int32_t)((uint32_t)bsri_load_i32(dst, t, 0) +
-                                             (e->values ? (uint32_t)bsri_load_i32(e->values, e->dtype, entry) : 1u)));
-    return 1;
-}
-static int64_t bsri_row_of_grouped(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
-    const bsri_group *g = b->group;
-    const int64_t br = b->to.block_rows, rows = bsri_min(br, g->rows - r * br);
-    const int32_t *crow = g->crow + r * br;
-    const char *list = g->list + crow[0] * g->step;
-    const uint32_t bc = (uint32_t)b->to.block_cols;
-    const int64_t apart = g->source.values ? g->step / (int64_t)bsr_dtype_size(g->source.dtype) : 0; /* values */
-    const int count = crow[rows] - crow[0];
-    int16_t table[2 * BSRI_GROUP_ENTRIES], slot[BSRI_GROUP_ENTRIES], rank[BSRI_GROUP_ENTRIES];
-    uint32_t key[BSRI_GROUP_ENTRIES], mask = 63, place;
-    uint64_t sorted[BSRI_GROUP_ENTRIES], *filled = sorted; /* filled: of a row's places */
-    int n = 0, i, k;
+/* The same where blocks are single elements: whole rows at a time. */
+static int64_t bsri_row_of_singles(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_merge *e = b->merge;
+    const int64_t p = bsri_index(e->crow, e->crow_dtype, r), n = bsri_index(e->crow, e->crow_dtype, r + 1) - p;
+    int64_t i;
     (void)item;
-    while (mask + 1 < 2 * (uint32_t)count) mask = 2 * mask + 1;
-    memset(table, -1, (mask + 1) * sizeof *table);
-    for (i = 0; i < count; i++)
-        slot[i] = (int16_t)bsri_group_find(table, mask, key, &n, *(const uint32_t *)(const void *)(list + i * g->step) / bc);
     if (!to) return n;
-    bsri_group_rank(key, n, sorted, rank);
-    for (i = 0; i < n; i++) bsri_put_block(b, to, at + rank[i], key[i], NULL, b->to.dtype, 0, 0, 0, 0);
-    for (k = 0, i = 0; k < rows && b->with_values; k++) {
-        memset(filled, 0, (size_t)bsri_ceil_div((int64_t)n * bc, 64) * 8);
-        for (; i < crow[k + 1] - crow[0]; i++) {
-            const uint32_t inside = *(const uint32_t *)(const void *)(list + i * g->step) - key[slot[i]] * bc;
-            char *dst = bsri_at(to->values, b->to.dtype, (at + rank[slot[i]]) * b->value_stride[0] + k * b->value_stride[1] +
-                                                             (int64_t)inside * b->value_stride[2]);
-            place = (uint32_t)slot[i] * bc + inside;
-            if (!bsri_bit_get(filled, place)) bsri_put_value(b, &g->source, (crow[0] + i) * apart, dst);
-            else if (!bsri_group_add(b, &g->source, (crow[0] + i) * apart, dst)) g->twice[r] = 1;
-            bsri_bit_set(filled, place);
-        }
-    }
+    bsri_spread_columns(bsri_at(to->col, b->to.index_dtype, at), b->to.index_dtype, bsri_at(e->col, e->col_dtype, p),
+                        e->col_dtype, n, 1);
+    if (b->with_values && e->values)
+        bsri_copy_row(bsri_at(to->values, b->to.dtype, at * b->value_stride[0]), b->to.dtype, b->value_stride[0],
+                      bsri_at(e->values, e->dtype, p), e->dtype, 1, n);
+    for (i = 0; i < n && b->with_values && !e->values; i++)
+        bsri_put_value(b, e, p + i, bsri_at(to->values, b->to.dtype, (at + i) * b->value_stride[0]));
     return n;
+}
+
+/* Counted already, and nothing is to be written. */
+static int64_t bsri_row_of_counts(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    (void)item, (void)to, (void)at;
+    return b->counts[r];
 }
 
 static void bsri_build_count(void *arg, int64_t i) {
     bsri_build *b = (bsri_build *)arg;
-    b->first[i] = b->row(b, i / b->rows, i % b->rows, NULL, 0);
+    const int64_t item = b->batch.count == 1 ? 0 : i / b->rows;
+    b->first[i] = b->row(b, item, i - item * b->rows, NULL, 0);
 }
 static void bsri_build_write(void *arg, int64_t i) {
     const bsri_build *b = (const bsri_build *)arg;
-    bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
-    b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
+    const int64_t item = b->batch.count == 1 ? 0 : i / b->rows;
+    const bsri_item to = bsri_matrix_item(&b->batch, item, &b->to);
+    b->row(b, item, i - item * b->rows, &to, b->first[i]);
 }
 /* What counting takes on one thread, or writing. */
 static double bsri_build_ns(const bsri_build *b, int writes) {
     const double blocks = (double)b->rows * (double)b->cols * (double)b->batch.count;
     const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
     double ns = blocks;
-    if (b->sparse)
+    if (b->counts) ns = (double)b->rows;
+    else if (b->sparse)
         ns = (double)bsri_stored_count(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
     else if (b->places) ns = 8.0 * (double)b->kept * (double)b->batch.count;
-    else if (b->group) ns = 8.0 * (double)b->group->crow[b->group->rows];
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
     else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
     return writes ? ns + bsri_work_ns(2.0 * kept * area * (double)bsr_dtype_size(b->to.dtype), 0.0, 4.0 * kept) : ns;
@@ -14708,18 +14825,39 @@ static bsr_status bsri_build_blocks(const bsri_call *c, bsri_build *b, const bsr
 /* >>sources: which blocks a dense matrix, a mask, a norm or entries leave                        */
 /* ---------------------------------------------------------------------------------------------- */
 
+#define BSRI_NARROW_BLOCK 16 /* columns up to which blocks are looked at together */
+#define BSRI_NARROW_BITS(type, is)                                             \
+    for (col = 0; col < n; col++) {                                            \
+        const type *x = (const type *)src + col * bc * stride;                 \
+        int any = 0;                                                           \
+        for (k = 0; k < bc; k++) any |= is(x[k * stride]);                     \
+        bits[col >> 6] |= (uint64_t)any << (col & 63);                         \
+    }
+#define BSRI_NOT_ZERO(x) (x) != 0
+#define BSRI_NOT_ZERO_16(x) ((x)&0x7fff) != 0
+/* Which of a row's n blocks of bc columns hold an element other than 0; returns how many it looked at. */
+static int64_t bsri_bits_of_narrow(const void *src, int dtype, int64_t stride, int64_t n, int64_t bc, uint64_t *bits) {
+    int64_t col, k;
+    if (bc > BSRI_NARROW_BLOCK) return 0;
+    if (dtype == BSR_F32) BSRI_NARROW_BITS(float, BSRI_NOT_ZERO)
+    else if (dtype == BSR_F64) BSRI_NARROW_BITS(double, BSRI_NOT_ZERO)
+    else if (dtype == BSR_F16 || dtype == BSR_BF16) BSRI_NARROW_BITS(uint16_t, BSRI_NOT_ZERO_16)
+    else return 0;
+    return n;
+}
 static void bsri_bits_from_dense(void *arg, int64_t i) {
     const bsri_build *b = (const bsri_build *)arg;
     const bsr_dense *d = b->dense;
     int64_t item = i / b->rows, r = i % b->rows, row = r * b->to.block_rows, col, bc = b->to.block_cols;
     int64_t offset = bsri_dense_offset(&b->batch, item, d), end = bsri_min(d->rows, row + b->to.block_rows);
     uint64_t *bits = b->bits + item * b->item_words + r * b->row_words;
-    for (; row < end; row++)
-        for (col = 0; col < b->cols; col++)
-            if (!bsri_bit_get(bits, col) &&
-                bsri_row_nonzero(bsri_at(d->data, d->dtype, offset + row * d->row_stride + col * bc * d->col_stride), d->dtype,
-                                 d->col_stride, bsri_min(bc, d->cols - col * bc)))
+    for (; row < end; row++) {
+        const char *src = bsri_at(d->data, d->dtype, offset + row * d->row_stride);
+        for (col = bsri_bits_of_narrow(src, d->dtype, d->col_stride, d->cols / bc, bc, bits); col < b->cols; col++)
+            if (!bsri_bit_get(bits, col) && bsri_row_nonzero(bsri_at(src, d->dtype, col * bc * d->col_stride), d->dtype,
+                                                             d->col_stride, bsri_min(bc, d->cols - col * bc)))
                 bsri_bit_set(bits, col);
+    }
 }
 static void bsri_bits_from_mask(void *arg, int64_t i) {
     const bsri_build *b = (const bsri_build *)arg;
@@ -14803,16 +14941,23 @@ static double bsri_norm_fold(double *sum, int64_t rows) {
     return sum[0];
 }
 static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
-    double sum[BSRI_NORM_SUMS] = {0}, top = 0, all, x;
+    double sum[BSRI_NORM_SUMS], top = 0, all, x;
     int64_t i, j;
     int nan = 0;
-    for (i = 0; i < rows; i++)
+    for (i = 0; i < BSRI_NORM_SUMS && i <= 2 * rows; i++) sum[i] = 0; /* as many as are added up by halves */
+    for (i = 0; i < rows; i++) {
+        double row = sum[i % BSRI_NORM_SUMS];
         for (j = 0; j < cols; j++) {
-            x = fabs(bsri_load_f64(p, dtype, i * rs + j * cs));
+            const int64_t at = i * rs + j * cs;
+            x = fabs(dtype == BSR_F32   ? (double)((const float *)(const void *)p)[at]
+                     : dtype == BSR_F64 ? ((const double *)(const void *)p)[at]
+                                        : bsri_load_f64(p, dtype, at));
             nan |= !(x == x);
             if (x > top) top = x;
-            sum[i % BSRI_NORM_SUMS] += kind == BSR_NORM_L2 ? x * x : x;
+            row += kind == BSR_NORM_L2 ? x * x : x;
         }
+        sum[i % BSRI_NORM_SUMS] = row;
+    }
     all = bsri_norm_fold(sum, rows);
     if (nan || kind == BSR_NORM_L1) return all;
     if (kind == BSR_NORM_MAX) return top;
@@ -14861,9 +15006,10 @@ static void bsri_bits_largest(const bsri_build *b, int64_t n, int64_t k) {
         }
         for (digit = 255; digit > 0 && count[digit] < rest; digit--) rest -= count[digit];
         key |= (uint64_t)digit << shift, known |= (uint64_t)255 << shift;
+        if (count[digit] == rest) break; /* all of them are kept, whatever follows */
     }
     for (i = 0; i < n; i++) { /* all above the k-th key, and the first `rest` that equal it */
-        uint64_t u = bsri_norm_key(b->norm[i]);
+        uint64_t u = bsri_norm_key(b->norm[i]) & known;
         if (u < key || (u == key && rest-- <= 0)) continue;
         bsri_bit_set(bits, b->row_words ? i / b->cols * b->row_words * 64 + i % b->cols : b->from + i);
     }
@@ -14887,82 +15033,195 @@ static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pa
         to[bucket[bsri_entry_key(e, m, pass, entry) / unit % buckets]++] = entry;
     }
 }
-/* Do the columns of every row ascend, none twice? */
-static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows) {
-    const int32_t *narrow = (const int32_t *)col;
-    int64_t r, p = 0, end, before, now;
-    for (r = 0; r < rows && col_dtype == BSR_I32; r++, p = end, narrow += before) {
-        int falls = 0;
-        end = bsri_index(crow, crow_dtype, r + 1), before = end - p;
-        BSRI_EACH(now, before - 1, falls |= narrow[now + 1] <= narrow[now]);
-        if (falls) return 0;
-    }
-    if (col_dtype == BSR_I32) return 1;
-    for (r = 0; r < rows; r++)
-        for (end = bsri_index(crow, crow_dtype, r + 1), before = -1; p < end; p++, before = now) {
-            now = bsri_index(col, col_dtype, p);
-            if (now <= before) return 0;
+/* How many of n numbers are not above the one before. */
+static int64_t bsri_index_falls(const void *index, int dtype, int64_t n) {
+    int64_t falls = 0, i, k, w;
+    for (i = 1; i < n; i += w) {
+        w = bsri_min(n - i, 1 << 20);
+        if (dtype == BSR_I32) {
+            const int32_t *now = (const int32_t *)index + i, *before = now - 1;
+            int32_t some = 0;
+            BSRI_EACH(k, w, some += now[k] <= before[k]);
+            falls += some;
+        } else {
+            const int64_t *now = (const int64_t *)index + i, *before = now - 1;
+            BSRI_EACH(k, w, falls += now[k] <= before[k]);
         }
-    return 1;
+    }
+    return falls;
 }
-/* CSR whose columns ascend needs no sort. *done: 0 where they don't. */
+/* Do the columns of every row ascend, none twice? They may fall from row to row only. */
+static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows) {
+    const int64_t first = rows ? bsri_index(crow, crow_dtype, 0) : 0;
+    int64_t falls = 0, r, p = first, end;
+    if (rows) falls = bsri_index_falls(bsri_at(col, col_dtype, first), col_dtype, bsri_index(crow, crow_dtype, rows) - first);
+    for (r = 0; r < rows && falls; r++, p = end) {
+        end = bsri_index(crow, crow_dtype, r + 1);
+        if (p > first && p < end) falls -= bsri_index(col, col_dtype, p) <= bsri_index(col, col_dtype, p - 1);
+    }
+    return !falls;
+}
+/* Entries by row and column, none twice, need no sort. */
+static void bsri_build_merged(bsri_build *b, bsri_merge *e, const void *crow, int crow_dtype, const void *col, int col_dtype,
+                              const char *values, int dtype, int64_t rows) {
+    memset(e, 0, sizeof *e);
+    e->crow = crow, e->col = col, e->values = values, e->rows = rows;
+    e->crow_dtype = crow_dtype, e->col_dtype = col_dtype, e->dtype = dtype;
+    e->fast = crow_dtype == BSR_I32 && col_dtype == BSR_I32 && b->to.cols < INT32_MAX;
+    b->merge = e, b->row = b->to.block_rows == 1 && b->to.block_cols == 1 ? bsri_row_of_singles : bsri_row_of_merged;
+}
+/* n indices as 32-bit ones, which are merged faster: into `room` where they have 64 bits, and fit. */
+static const void *bsri_narrow_indices(const void *index, int *dtype, int64_t n, int32_t *room) {
+    int64_t i;
+    if (*dtype == BSR_I32 || !room) return index;
+    for (i = 0; i < n; i++) room[i] = (int32_t)((const int64_t *)index)[i];
+    *dtype = BSR_I32;
+    return room;
+}
+/* CSR whose columns ascend. *done: 0 where they don't. */
 static bsr_status bsri_build_from_csr(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsr_matrix *m, int *done) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
     bsri_merge e;
-    int64_t at;
+    const int narrow = s->index_dtype == BSR_I64 && s->nnz < INT32_MAX && b->to.cols < INT32_MAX &&
+                       b->to.block_rows * b->to.block_cols > 1;
+    int64_t first_at, crow_at, col_at; /* where in the scratch */
+    int dtype = s->index_dtype, crow_dtype = s->index_dtype;
+    const void *crow, *col;
     *done = b->to.block_rows <= BSRI_MERGE_ROWS &&
             bsri_rows_ascend(s->crow_indices, s->index_dtype, s->col_indices, s->index_dtype, s->rows);
     if (!*done) return BSR_OK;
-    memset(&e, 0, sizeof e);
-    e.crow = s->crow_indices, e.col = s->col_indices, e.values = (const char *)s->values, e.rows = s->rows;
-    e.crow_dtype = e.col_dtype = s->index_dtype, e.dtype = s->dtype;
-    e.fast = s->index_dtype == BSR_I32 && b->to.cols < INT32_MAX;
-    at = bsri_cut(&cuts, b->rows + 1, 8);
+    first_at = bsri_cut(&cuts, b->rows + 1, 8), crow_at = bsri_cut(&cuts, narrow ? s->rows + 1 : 0, 4);
+    col_at = bsri_cut(&cuts, narrow ? s->nnz : 0, 4);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    b->first = bsri_cut_i64(&scratch, at), b->merge = &e, b->row = bsri_row_of_merged;
+    b->first = bsri_cut_i64(&scratch, first_at);
+    crow = bsri_narrow_indices(s->crow_indices, &crow_dtype, s->rows + 1,
+                               narrow ? (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at) : NULL);
+    col = bsri_narrow_indices(s->col_indices, &dtype, s->nnz, narrow ? (int32_t *)(void *)bsri_cut_i64(&scratch, col_at) : NULL);
+    bsri_build_merged(b, &e, crow, crow_dtype, col, dtype, (const char *)s->values, s->dtype, s->rows);
     return bsri_build_finish(c, b, m, &scratch);
 }
-/* COO by one counting sort that keeps the order of a row's entries. *done: 0 where a block row has too many, sums need another
-   order, or there are far more rows than entries. */
-static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
-                                      int *done) {
-    const int64_t limit = bsri_min(BSRI_GROUP_ENTRIES, 64 * BSRI_GROUP_ENTRIES / b->to.block_cols);
+/* Do entries come by row, then column, none twice? */
+static int bsri_entries_ascend(const bsri_entries *s) {
+    int64_t p, wrong = 0;
+    if (s->row_dtype == BSR_I32 && s->index_dtype == BSR_I32) {
+        const int32_t *row = (const int32_t *)s->row, *col = (const int32_t *)s->col;
+        for (p = 1; p < s->nnz && !wrong; p++) wrong = (row[p] <= row[p - 1]) & ((row[p] < row[p - 1]) | (col[p] <= col[p - 1]));
+        return !wrong;
+    }
+    for (p = 1; p < s->nnz && !wrong; p++) {
+        const int64_t step = bsri_index(s->row, s->row_dtype, p) - bsri_index(s->row, s->row_dtype, p - 1);
+        wrong = step < 0 || (!step && bsri_index(s->col, s->index_dtype, p) <= bsri_index(s->col, s->index_dtype, p - 1));
+    }
+    return !wrong;
+}
+/* COO that is. *done: 0 where it is not, or where there are far more rows than entries. */
+static bsr_status bsri_build_from_sorted(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
+                                         int *done) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    bsri_group g;
-    bsr_status status;
-    const int64_t size = b->with_values && s->values ? (int64_t)bsr_dtype_size(s->dtype) : 0, behind = size > 4 ? 8 : 4;
-    int64_t crow_at, list_at, twice_at, first_at, p, r; /* ..._at: where in the scratch */
+    bsri_merge e;
+    int64_t crow_at, first_at, col_at, p, r; /* ..._at: where in the scratch */
+    const int narrow = s->index_dtype == BSR_I64 && b->to.cols < INT32_MAX && b->to.block_rows * b->to.block_cols > 1;
+    int dtype = s->index_dtype;
+    const void *col;
     int32_t *crow;
-    *done = 0;
-    if (rows > 4 * s->nnz + 65536 || s->nnz > INT32_MAX || b->to.cols > INT32_MAX || limit < 1) return BSR_OK;
-    memset(&g, 0, sizeof g);
-    g.step = size ? 2 * behind : 4;
-    crow_at = bsri_cut(&cuts, rows + 2, 4), list_at = bsri_cut(&cuts, s->nnz, g.step), twice_at = bsri_cut(&cuts, b->rows, 1);
-    first_at = bsri_cut(&cuts, b->rows + 1, 8);
+    *done = rows <= 4 * s->nnz + 65536 && s->nnz <= INT32_MAX && b->to.block_rows <= BSRI_MERGE_ROWS && bsri_entries_ascend(s);
+    if (!*done) return BSR_OK;
+    crow_at = bsri_cut(&cuts, rows + 1, 4), first_at = bsri_cut(&cuts, b->rows + 1, 8);
+    col_at = bsri_cut(&cuts, narrow ? s->nnz : 0, 4);
     BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
-    crow = (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at), g.list = (char *)bsri_cut_i64(&scratch, list_at);
-    for (r = 0; r < rows + 2; r++) crow[r] = 0;
-    for (p = 0; p < s->nnz; p++) crow[bsri_index(s->row, s->row_dtype, p) + 2]++;
-    for (r = 2; r <= rows + 1; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
-    for (r = 0, *done = 1; r < b->rows; r++)
-        *done &= crow[bsri_min((r + 1) * b->to.block_rows, rows) + 1] - crow[r * b->to.block_rows + 1] <= limit;
-    for (p = 0; p < s->nnz && *done; p++) {
-        char *to = g.list + crow[bsri_index(s->row, s->row_dtype, p) + 1]++ * g.step;
-        *(uint32_t *)(void *)to = (uint32_t)bsri_index(s->col, s->index_dtype, p);
-        if (size == 8) memcpy(to + 8, s->values + 8 * p, 8);
-        else if (size == 4) memcpy(to + 4, s->values + 4 * p, 4);
-        else if (size) memcpy(to + 4, s->values + size * p, (size_t)size);
+    crow = (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at), b->first = bsri_cut_i64(&scratch, first_at);
+    col = bsri_narrow_indices(s->col, &dtype, s->nnz, narrow ? (int32_t *)(void *)bsri_cut_i64(&scratch, col_at) : NULL);
+    for (r = 0, p = 0; p < s->nnz; p++)
+        for (; r <= bsri_index(s->row, s->row_dtype, p); r++) crow[r] = (int32_t)p;
+    for (; r <= rows; r++) crow[r] = (int32_t)s->nnz;
+    bsri_build_merged(b, &e, crow, BSR_I32, col, dtype, s->values, s->dtype, rows);
+    return bsri_build_finish(c, b, m, &scratch);
+}
+/* COO in any order. list and other: pairs of numbers, one for each entry; at the end list has column and entry by row, then
+   column, the entries of one place in their order. start: [cols], crow: [rows + 1]. */
+static void bsri_entries_sort(const bsri_entries *s, int64_t rows, int64_t cols, int32_t *list, int32_t *other, int32_t *start,
+                              int32_t *crow) {
+    int64_t p, i;
+    int32_t sum = 0, k = 0;
+    memset(start, 0, (size_t)cols * 4), memset(crow, 0, (size_t)(rows + 1) * 4);
+    for (p = 0; p < s->nnz; p++) start[bsri_index(s->col, s->index_dtype, p)]++, crow[bsri_index(s->row, s->row_dtype, p) + 1]++;
+    for (i = 0; i < cols; i++) p = start[i], start[i] = sum, sum += (int32_t)p;
+    for (p = 0; p < s->nnz; p++) { /* start[c] runs from the start of column c to its end */
+        int32_t *to = other + 2 * (int64_t)start[bsri_index(s->col, s->index_dtype, p)]++;
+        to[0] = (int32_t)bsri_index(s->row, s->row_dtype, p), to[1] = (int32_t)p;
     }
-    g.crow = crow, g.rows = rows, g.source.values = size ? g.list + behind : NULL, g.source.dtype = s->dtype;
-    g.twice = (uint8_t *)bsri_cut_i64(&scratch, twice_at), memset(g.twice, 0, (size_t)b->rows);
-    b->first = bsri_cut_i64(&scratch, first_at), b->group = &g, b->row = bsri_row_of_grouped;
-    status = *done ? bsri_build_output(c, b, m) : BSR_OK;
-    for (r = 0; r < b->rows && *done && !status; r++) *done = !g.twice[r];
-    b->group = NULL;
-    bsri_scratch_end(c, &scratch);
-    return status;
+    for (i = 0, sum = 0; i < rows; i++) p = crow[i + 1], crow[i + 1] = sum, sum += (int32_t)p;
+    for (i = 0; i < cols; i++)
+        for (; k < start[i]; k++) { /* crow[r + 1] the same for row r */
+            int32_t *to = list + 2 * (int64_t)crow[other[2 * (int64_t)k] + 1]++;
+            to[0] = (int32_t)i, to[1] = other[2 * (int64_t)k + 1];
+        }
+}
+/* One column and value for each place: columns over the list that they come from. values null: not wanted. */
+static void bsri_entries_sum(const bsri_entries *s, int64_t rows, int32_t *list, int32_t *crow, char *values, int dtype) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype), from = (int64_t)bsr_dtype_size(s->dtype);
+    const int as_is = s->values && s->dtype == dtype;
+    int64_t r, p = 0, k = 0, n;
+    for (r = 0; r < rows; r++, crow[r] = (int32_t)k)
+        for (; p < crow[r + 1]; p += n, k++) {
+            const int32_t col = list[2 * p];
+            if (values && s->values && p + 16 < s->nnz) BSRI_PREFETCH(s->values + list[2 * (p + 16) + 1] * from);
+            for (n = 1; p + n < crow[r + 1] && list[2 * (p + n)] == col;) n++;
+            if (values && n == 1 && as_is)
+                bsri_move_element(values + k * size, s->values + list[2 * p + 1] * size, (size_t)size);
+            else if (values) bsri_put_sum(s, list + 2 * p + 1, BSR_I32, 2, n, values + k * size, dtype);
+            list[k] = col;
+        }
+}
+/* x / d of whole numbers up to 2^31, inverse 1 / d: half a step keeps quotients further from whole ones than roundings reach. */
+static int32_t bsri_quotient(int64_t x, double inverse) { return (int32_t)(((double)x + 0.5) * inverse); }
+/* How many blocks stand in each block row; by: [entries], start: [block rows], seen: [block columns]. */
+static void bsri_entries_count(const bsri_build *b, const bsri_entries *s, int32_t *by, int32_t *start, int32_t *seen) {
+    const double br = 1.0 / (double)b->to.block_rows, bc = 1.0 / (double)b->to.block_cols;
+    int64_t p, r;
+    int32_t sum = 0, k = 0, n;
+    memset(start, 0, (size_t)b->rows * 4), memset(seen, -1, (size_t)b->cols * 4);
+    for (p = 0; p < s->nnz; p++) start[bsri_quotient(bsri_index(s->row, s->row_dtype, p), br)]++;
+    for (r = 0; r < b->rows; r++) n = start[r], start[r] = sum, sum += n;
+    for (p = 0; p < s->nnz; p++) /* start[r] runs from the start of block row r to its end */
+        by[start[bsri_quotient(bsri_index(s->row, s->row_dtype, p), br)]++] =
+            bsri_quotient(bsri_index(s->col, s->index_dtype, p), bc);
+    for (r = 0; r < b->rows; start[r++] = n)
+        for (n = 0; k < start[r]; k++) n += seen[by[k]] != r, seen[by[k]] = (int32_t)r;
+}
+/* *done: 0 where there are far more rows or columns than entries. */
+static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
+                                      int *done) {
+    const int64_t most = bsri_min(INT32_MAX - 1, 4 * bsri_min(s->nnz, INT32_MAX) + 65536), cols = b->to.cols;
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_merge e;
+    int64_t list_at, other_at, start_at, crow_at, first_at; /* where in the scratch */
+    int32_t *list, *crow;
+    char *other;
+    *done = rows <= most && cols <= most && s->nnz <= INT32_MAX && b->to.block_rows <= BSRI_MERGE_ROWS;
+    if (!*done) return BSR_OK;
+    if (b->count_only) {
+        list_at = bsri_cut(&cuts, s->nnz, 4), start_at = bsri_cut(&cuts, b->cols, 4), crow_at = bsri_cut(&cuts, b->rows, 4);
+        first_at = bsri_cut(&cuts, b->rows + 1, 8);
+        BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+        b->counts = (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at), b->first = bsri_cut_i64(&scratch, first_at);
+        bsri_entries_count(b, s, (int32_t *)(void *)bsri_cut_i64(&scratch, list_at), b->counts,
+                           (int32_t *)(void *)bsri_cut_i64(&scratch, start_at));
+        b->row = bsri_row_of_counts;
+        return bsri_build_finish(c, b, m, &scratch);
+    }
+    list_at = bsri_cut(&cuts, s->nnz, 8), other_at = bsri_cut(&cuts, s->nnz, 8), start_at = bsri_cut(&cuts, cols, 4);
+    crow_at = bsri_cut(&cuts, rows + 1, 4), first_at = bsri_cut(&cuts, b->rows + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    list = (int32_t *)(void *)bsri_cut_i64(&scratch, list_at), crow = (int32_t *)(void *)bsri_cut_i64(&scratch, crow_at);
+    other = (char *)bsri_cut_i64(&scratch, other_at), b->first = bsri_cut_i64(&scratch, first_at);
+    bsri_entries_sort(s, rows, cols, list, (int32_t *)(void *)other, (int32_t *)(void *)bsri_cut_i64(&scratch, start_at), crow);
+    bsri_entries_sum(s, rows, list, crow, b->with_values ? other : NULL, b->to.dtype);
+    bsri_build_merged(b, &e, crow, BSR_I32, list, BSR_I32, b->with_values ? other : NULL, b->to.dtype, rows);
+    return bsri_build_finish(c, b, m, &scratch);
 }
 static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
                                           bsr_matrix *m) {
@@ -14972,7 +15231,8 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
     int64_t keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
     int pass, done;
-    BSRI_TRY(csr ? bsri_build_from_csr(c, b, csr, m, &done) : bsri_build_from_coo(c, b, e, e->rows, m, &done));
+    BSRI_TRY(csr ? bsri_build_from_csr(c, b, csr, m, &done) : bsri_build_from_sorted(c, b, e, e->rows, m, &done));
+    if (!done && !csr) BSRI_TRY(bsri_build_from_coo(c, b, e, e->rows, m, &done));
     if (done) return BSR_OK;
     keys[0] = b->to.block_cols, keys[1] = b->to.block_rows, keys[2] = b->cols, keys[3] = b->rows;
     most = bsri_max(bsri_max(keys[0], keys[1]), bsri_max(keys[2], keys[3]));
@@ -15377,6 +15637,14 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
     for (k = 0; k < rows; k++) {
         char *dst = bsri_at(d->data, d->dtype, offset + (top + k) * d->row_stride);
         bsri_zero_row(dst, d->dtype, d->col_stride, d->cols);
+        if (m->block_cols == 1 && m->dtype == d->dtype) {
+            const char *src = bsri_at(l.it.values, m->dtype, k * l.stride[1]);
+            const size_t size = bsr_dtype_size(m->dtype);
+            for (p = l.begin; p < l.end; p++)
+                bsri_move_element(bsri_at(dst, d->dtype, bsri_line_column(&l, p - l.begin) * d->col_stride),
+                                  bsri_at(src, m->dtype, p * l.stride[0]), size);
+            continue;
+        }
         for (p = l.begin; p < l.end; p++) {
             col = bsri_line_column(&l, p - l.begin) * m->block_cols;
             bsri_copy_row(bsri_at(dst, d->dtype, col * d->col_stride), d->dtype, d->col_stride,
@@ -15502,22 +15770,77 @@ static int64_t bsri_row_of_blocks(const bsri_build *b, int64_t item, int64_t r, 
     }
     return n;
 }
+/* The same where the source's blocks consist of whole ones of the target. */
+static int64_t bsri_row_of_parts(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, across = m->block_cols / bc;
+    const int64_t line = bsri_divide(r * br, m->block_rows), inner = r * br - line * m->block_rows;
+    int64_t p = bsri_index(s.crow, m->index_dtype, line), stride[3], n = 0, k;
+    const int64_t end = bsri_index(s.crow, m->index_dtype, line + 1);
+    if (!to) return (end - p) * across;
+    bsri_value_steps(m, stride);
+    for (; p < end; p++) {
+        const int64_t left = bsri_index(s.col, m->index_dtype, p) * across;
+        for (k = 0; k < across; k++, n++)
+            bsri_put_block(b, to, at + n, left + k,
+                           bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1] + k * bc * stride[2]), m->dtype, br, bc,
+                           stride[1], stride[2]);
+    }
+    return n;
+}
+/* The same where the target's blocks consist of whole ones of the source, few under each other: their rows are merged. */
+static int64_t bsri_row_of_wholes(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
+    const int64_t down = b->to.block_rows / m->block_rows, across = b->to.block_cols / m->block_cols, *step = b->value_stride;
+    const int64_t rows = bsri_min(down, bsri_block_rows(m) - r * down);
+    int64_t p[BSRI_CURSORS], end[BSRI_CURSORS], stride[3], n = 0, i, col;
+    for (i = 0; i < rows; i++)
+        p[i] = bsri_index(s.crow, m->index_dtype, r * down + i), end[i] = bsri_index(s.crow, m->index_dtype, r * down + i + 1);
+    bsri_value_steps(m, stride);
+    for (;; n++) {
+        int64_t least = INT64_MAX, first;
+        for (i = 0; i < rows; i++)
+            if (p[i] < end[i]) least = bsri_min(least, bsri_index(s.col, m->index_dtype, p[i]));
+        if (least == INT64_MAX) return n;
+        least = bsri_divide(least, across), first = least * across;
+        if (to) bsri_put_block(b, to, at + n, least, NULL, b->to.dtype, 0, 0, 0, 0);
+        for (i = 0; i < rows; i++)
+            for (; p[i] < end[i] && (col = bsri_index(s.col, m->index_dtype, p[i]) - first) < across; p[i]++)
+                if (to && b->with_values) {
+                    const int64_t place = (at + n) * step[0] + i * m->block_rows * step[1] + col * m->block_cols * step[2];
+                    bsri_move_part(b, bsri_at(to->values, b->to.dtype, place), bsri_at(s.values, m->dtype, p[i] * stride[0]),
+                                   m->dtype, m->block_rows, m->block_cols, stride[1], stride[2]);
+                }
+    }
+}
 /* The same of blocks of 1 x 1, which are the elements of a row one after another. */
 static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const bsr_matrix *m = b->sparse;
     const bsri_item s = bsri_matrix_item(&b->batch, item, m);
-    const int64_t br = m->block_rows, bc = m->block_cols;
+    const int64_t br = m->block_rows, bc = m->block_cols, line = bsri_divide(r, br), inner = r - line * br;
     int64_t stride[3], n = 0, p, end, x;
     if (r >= m->rows) return 0;
-    p = bsri_index(s.crow, m->index_dtype, r / br), end = bsri_index(s.crow, m->index_dtype, r / br + 1);
+    p = bsri_index(s.crow, m->index_dtype, line), end = bsri_index(s.crow, m->index_dtype, line + 1);
     if (!to && p < end) return (end - p) * bc - bsri_max(0, (bsri_index(s.col, m->index_dtype, end - 1) + 1) * bc - b->to.cols);
     bsri_value_steps(m, stride);
+    if (p < end && (!b->with_values || m->dtype == b->to.dtype)) { /* all but the last */
+        n = (end - 1 - p) * bc;
+        bsri_spread_columns(bsri_at(to->col, b->to.index_dtype, at), b->to.index_dtype, bsri_at(s.col, m->index_dtype, p),
+                            m->index_dtype, end - 1 - p, bc);
+        if (b->with_values)
+            bsri_tile_move(bsri_at(to->values, m->dtype, at * b->value_stride[0]), bc * b->value_stride[0], b->value_stride[0],
+                           bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1]), stride[0], stride[2],
+                           bsr_dtype_size(m->dtype), end - 1 - p, bc);
+        p = end - 1;
+    }
     for (; p < end; p++) {
         const int64_t left = bsri_index(s.col, m->index_dtype, p) * bc, width = bsri_min(bc, b->to.cols - left);
         for (x = 0; x < width; x++) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n + x, left + x);
         if (b->with_values)
             bsri_copy_row(bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0]), b->to.dtype, b->value_stride[0],
-                          bsri_at(s.values, m->dtype, p * stride[0] + r % br * stride[1]), m->dtype, stride[2], width);
+                          bsri_at(s.values, m->dtype, p * stride[0] + inner * stride[1]), m->dtype, stride[2], width);
         n += width;
     }
     return n;
@@ -15533,9 +15856,13 @@ static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bs
     return bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE);
 }
 static bsr_status bsri_reblock_run(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, from_br = b->sparse->block_rows, from_bc = b->sparse->block_cols;
     bsri_scratch scratch;
     b->batch = bsri_batch_of(m->batch_dims, m->batch);
-    b->row = b->to.block_rows == 1 && b->to.block_cols == 1 ? bsri_row_of_elements : bsri_row_of_blocks;
+    if (br == 1 && bc == 1) b->row = bsri_row_of_elements;
+    else if (from_br % br == 0 && from_bc % bc == 0) b->row = bsri_row_of_parts;
+    else if (br % from_br == 0 && bc % from_bc == 0 && br / from_br <= BSRI_CURSORS) b->row = bsri_row_of_wholes;
+    else b->row = bsri_row_of_blocks;
     BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
     return bsri_build_finish(c, b, m, &scratch);
 }
