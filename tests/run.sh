@@ -36,36 +36,27 @@ run_parts() {
             printf "  %-34s %s  (%d s)\n" "$(cat FILE.name)" "$line" $(($(date +%s) - start))'
 }
 
-echo "compile matrix"
+echo "what runs several at a time itself"
 part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
-[ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
-[ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what the part before it compiled
 part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
-part "device checks on the host" sh tests/test_device.sh
-part "kernels of maps on the host" sh tests/test_device.sh --maps -s 8
-part "kernels of quantisers on the host" sh tests/test_device.sh --quantise -s 8
-part "kernels of convolutions on the host" sh tests/test_device.sh --conv -s 8
-part "kernels of products with scales on the host" sh tests/test_device.sh --scales -s 8
-part "the same by wgmma on the host" sh tests/test_device.sh --scales --wgmma -s 8
-part "weights of fewer bits on the host" sh tests/test_device.sh --scales --weights -s 16
-for k in 1 2 3; do # one case in so many: each lane is a coroutine
-    case $k in 1) share=200 of=products ;; 2) share=8 of="sampled products" ;; *) share=8 of=softmax ;; esac
-    part "kernels of $of on the host" sh tests/test_device.sh --kernels $k -s $share
-done
-part "kernels of attention on the host" sh tests/test_device.sh --attention -s 24
-part "kernels for few queries on the host" sh tests/test_device.sh --decode -s 8
-part "kernels of block masks on the host" sh tests/test_device.sh --masks -s 24
 run_parts 1
+
+# The rest, JOBS at a time: what takes longest first, so that no processor waits at the end.
 echo "programs"
-[ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
-for t in $TESTS; do part "$t" "$B/plain/$t"; done
-part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
+[ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
+[ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh
+if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
+else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
+long="test_product test_maps test_weights test_random test_rows test_quantise"
+for t in $TESTS; do case " $long " in *" $t "*) ;; *) long="$long $t" ;; esac; done
+for t in $long; do case " $TESTS " in *" $t "*) part "$t" "$B/plain/$t" ;; esac; done
 flavour=plain
 if [ -n "$SANITIZE" ]; then
     flavour=san
-    for t in $TESTS; do
+    for t in $long; do
+        case " $TESTS " in *" $t "*) ;; *) continue ;; esac
         case $t in # one case in so many, where all take minutes
             test_conv | test_maps | test_product) share="-s 5" ;;
             test_sums | test_rows | test_moe | test_attention_backward) share="-s 2" ;;
@@ -78,8 +69,22 @@ if [ -n "$SANITIZE" ]; then
 else
     part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
 fi
-if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
-else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
+device() { # a folder of its own for each, as they run side by side
+    part "$1 on the host" "W=build/device/$number sh tests/test_device.sh $2"
+}
+device "kernels of products with scales" "--scales --each -s 8" # by mma.sync and by wgmma
+device "kernels of products" "--kernels 1 -s 200" # one case in so many: each lane is a coroutine
+device "kernels of block masks" "--masks -s 24"
+device "kernels of maps" "--maps -s 8"
+device "kernels for few queries" "--decode -s 8"
+device "weights of fewer bits" "--scales --weights -s 16"
+device "device checks" ""
+device "kernels of attention" "--attention -s 24"
+device "kernels of convolutions" "--conv -s 8"
+device "kernels of quantisers" "--quantise -s 8"
+device "kernels of sampled products" "--kernels 2 -s 8"
+device "kernels of softmax" "--kernels 3 -s 8"
+part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
 part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
 if command -v "$PYTHON" > /dev/null 2>&1; then
@@ -91,6 +96,8 @@ else part "Python" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"
+[ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what tests/test_cudart.sh compiled
+run_parts 1
 
 cat "$out"/*.sum | awk '{ p += $1; f += $3; s += $5 } END {
     printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 || p == 0 }'
