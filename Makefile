@@ -40,7 +40,7 @@ SANITIZE = $(eval SANITIZE := $(call probe,,-fsanitize=address$(comma)undefined)
 TSAN = $(eval TSAN := $(call probe,,-fsanitize=thread))$(TSAN)
 BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 
-SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+SAN_FLAGS = -O1 -g1 $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
 
 .PHONY: all run tune test test-programs mutants bench fuzz examples check shared install install-shared uninstall clean help
@@ -99,10 +99,11 @@ $(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h test
 $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 
-# A test is compiled once, for the plain library and the one with sanitizers. With these itself, which takes four times as long, it
-# is compiled where it holds a copy of the library, and by turns: one in four by the commit (tests/cases.sh; SHARE=all: each).
+# A test is compiled once, for the plain library and the one with sanitizers. With these itself, which takes four times as long, a
+# program is compiled where it holds a copy of the library, and by turns: one in four by the commit (tests/cases.sh; SHARE=all:
+# each).
 WITH_LIBRARY := $(basename $(notdir $(shell grep -l 'undef BSRI_IMPLEMENTED' tests/test_*.c)))
-OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell . tests/cases.sh; t=$$(turn); n=0; for p in $(TESTS); do \
+OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell . tests/cases.sh; t=$$(turn); n=0; for p in $(TESTS) $(FUZZERS) $(EXAMPLES); do \
     n=$$((n + 1)); ! { whole || [ $$(((n + t) % 4)) -eq 0 ]; } || echo $$p; done))$(OWN_SAN)
 TEST_OBJECTS := $(addprefix $(B)/plain/,$(TESTS:=.o))
 $(TEST_OBJECTS): $(B)/plain/%.o: tests/%.c $(TEST_HEADERS) $(HEADERS)
@@ -124,10 +125,14 @@ $(addprefix $(B)/san/,$(TESTS)): $(B)/san/%: $(B)/plain/%.o $(B)/san/library.o
 # Without OpenMP, whose own threads this sanitizer does not know.
 $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 	$(compile) -O1 -g $(TSAN) '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' $< -o $@ -lm -lpthread
+san_compile = $(compile) $(if $(filter $*,$(OWN_SAN)),$(SAN_FLAGS),-O1) $(OPENMP) -DBSRI_IMPLEMENTED -c $< -o $@.o
+san_link = @$(CC) $(SANITIZE) $(OPENMP) $@.o $(@D)/library.o -o $@ -lm -lpthread; rm -f $@.o
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
+	$(san_compile) -DFUZZ_MAIN
+	$(san_link)
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm -lpthread
+	$(san_compile)
+	$(san_link)
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 

@@ -3,7 +3,7 @@
 # parameters and host code are those of all kernels, and what is compiled is compiled as in the whole.
 #   kernels_of_turn FOLDER   writes FOLDER/source (files of the library), and FOLDER/left_out (kernels that return at once)
 #   kernels_whole FOLDER     writes these with nothing left out
-#   other_arch               which of the architectures beside sm_90a it is whose turn has come
+#   other_arch               which of the architectures beside sm_90a it is whose turn has come; in every second turn: none
 kernels_of_turn() {
     rm -rf "$1/source" && mkdir -p "$1/source" && cp bsrsparse.h tune_table.h "$1/source"
     : > "$1/left_out"
@@ -25,7 +25,7 @@ kernels_whole() {
     : > "$1/left_out"
 }
 other_arch() {
-    set -- 75 80 86 89 100 120
+    set -- 75 none 80 none 86 none 89 none 100 none 120 none
     shift $(($(turn) / 6 % $#))
     echo "$1"
 }

@@ -81,7 +81,7 @@ works() { "$@" "$w/probe.c" -o "$w/probe" > /dev/null 2>&1 && "$w/probe" > /dev/
 if absent=$(lacks "clang libclang-rt-dev" clang); then :
 elif works clang -fsanitize=memory; then absent=
 else absent="clang has no memory sanitizer here (Debian: apt install libclang-rt-dev, or libclang-rt-14-dev for clang 14)"; fi
-method 0 memory-sanitizer 16 "" clang -O1 -g -fsanitize=memory -fno-omit-frame-pointer
+method 0 memory-sanitizer 16 "" clang -O1 -g1 -fsanitize=memory -fno-omit-frame-pointer
 
 absent=
 method all portable 8 "" "$cc" -O1 -DBSRSPARSE_NO_SIMD

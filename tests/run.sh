@@ -59,7 +59,8 @@ if [ -n "$SANITIZE" ]; then
         case " $TESTS " in *" $t "*) ;; *) continue ;; esac
         case $t in # one case in so many, where all take minutes
             test_conv | test_maps | test_product) share="-s 5" ;;
-            test_sums | test_rows | test_moe | test_attention_backward) share="-s 2" ;;
+            test_sums | test_rows | test_moe | test_attention | test_attention_backward | test_weights | test_quantise | test_random | \
+                test_decode | test_sampled | test_f8) share="-s 2" ;;
             test_scales) share="-s 8" ;;
             *) share= ;;
         esac
@@ -69,7 +70,12 @@ if [ -n "$SANITIZE" ]; then
 else
     part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
 fi
-device() { # a folder of its own for each, as they run side by side
+# Kernels on the host: every second one by turns. A folder for each, as they run side by side.
+. tests/cases.sh
+devices=$(turn)
+device() {
+    devices=$((devices + 1))
+    whole || [ $((devices % 2)) -eq 0 ] || return 0
     part "$1 on the host" "W=build/device/$number sh tests/test_device.sh $2"
 }
 device "kernels of products with scales" "--scales --each -s 8" # by mma.sync and by wgmma

@@ -5,11 +5,12 @@
 #                 of calls. The estimates may depend on compiler and C library: with others than the head names a difference skips
 #   code          a hash of all that but estimates and names: see tests/record.sh
 # Takes what tests/test_cudart.sh has compiled: kernels that are not of the commit's share, and sm_80 where it is not that one's
-# turn, stand as in the golden file (SHARE=all and --update compile all). A kernel that was renamed or moved is found by its code, and its plans by its old
-# name. Also writes build/plans.tsv, every call's line: to see what differs, diff it with that of the older commit.
+# turn, stand as in the golden file; SHARE=all and --update compile all. A kernel that was renamed or moved is found by its code,
+# and its plans by its old name. Also writes build/plans.tsv, every call's line: to see what differs, diff it with that of the
+# older commit.
 #   sh tests/same_code.sh            checks
 #   sh tests/same_code.sh --update   writes tests/golden/, says what has changed
-# Environment: NVCC, CC, CXX.
+# Environment: NVCC, CC, CXX, SHARE, TURN.
 set -u
 LC_ALL=C
 export LC_ALL
