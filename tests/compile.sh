@@ -99,7 +99,7 @@ grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, multi_gpu.cu" "echo '#include <nccl.h>' | nvcc -x c++ -E - > /dev/null 2>&1 || { echo 'NCCL is absent'; exit 77; }
 nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED $STRICT_nvcc -c examples/multi_gpu.cu -o \$out/a.o"
-with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
+with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -Xcicc -O0 -Xptxas -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
     -DBSRSPARSE_ONLY_F32 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a; \$out/a | tail -n 1 | grep -qx ok"
 with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm
 \$out/a | grep -q '$all'"
@@ -185,9 +185,9 @@ $cc -std=c99 -O0 ${OPENMP:-} -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. $src/
 $cc -std=c99 -O0 ${OPENMP:-} $strict -DBSRSPARSE_NO_SIMD -I. $src/switches.c -o \$out/b -lm; OMP_NUM_THREADS=2 \$out/b '$all threads text'"
 mine "BSRSPARSE_STATIC" "$cc -std=c99 -O0 $portable $strict $STRICT_C -DBSRSPARSE_STATIC -I. $src/switches.c -o \$out/a -lm && \$out/a"
 mine "BSRSPARSE_STATIC, declarations only" "printf '#include \"bsrsparse.h\"\nint main(void) { return 0; }\n' > \$out/a.c
-$cc -std=c99 -DBSRSPARSE_IMPLEMENTATION -DBSRSPARSE_STATIC $strict -I. \$out/a.c -o \$out/a -lm && \$out/a"
+$cc -std=c99 $portable -DBSRSPARSE_IMPLEMENTATION -DBSRSPARSE_STATIC $strict -I. \$out/a.c -o \$out/a -lm && \$out/a"
 mine "BSRSPARSE_ASSERT" "$cc -std=c99 -O0 $portable $strict -include assert.h '-DBSRSPARSE_ASSERT(x)=assert(x)' -I. $src/switches.c -o \$out/a -lm && \$out/a
-$cc -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -include assert.h '-DBSRSPARSE_ASSERT(x)=assert(x)' -I. examples/attention.c -o \$out/b -lm && \$out/b | tail -n 1 | grep -qx ok"
+$cc -std=c99 -O0 -D_POSIX_C_SOURCE=200809L -include assert.h '-DBSRSPARSE_ASSERT(x)=assert(x)' -I. examples/attention.c -o \$out/b -lm && \$out/b | tail -n 1 | grep -qx ok"
 mine "BSRSPARSE_MALLOC and _FREE" "$cc -std=c99 -O0 $portable $strict -I. $src/allocator.c -o \$out/a -lm && \$out/a"
 mine "BSR_API" "$cc -std=c99 -O0 $portable $strict -fPIC -shared -fvisibility=hidden '-DBSR_API=__attribute__((visibility(\"default\")))' -I. $src/implementation.c -o \$out/a.so -lm
 nm -D --defined-only \$out/a.so | awk '{ print \$3 }' | grep '^bsr' | sort > \$out/have; sh tests/declared.sh bsrsparse.h | diff - \$out/have"
