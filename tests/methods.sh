@@ -65,8 +65,8 @@ method() {
         echo "$build '$functions' -c tests/compile/implementation.c -o $w/$name/library.o"
         while read -r t; do # what the plain programs are linked of is compiled as here
             source=tests/$t.c
-            case $name in portable) [ ! -f "${B:-build}/plain/$t.o" ] || grep -q 'undef BSRI_IMPLEMENTED' "$source" ||
-                source="$OPENMP ${B:-build}/plain/$t.o" ;; esac
+            made=$(find "${B:-build}/plain/$t.o" -newer "$source" -newer tests/bsr_test.h 2> /dev/null)
+            [ "$name" != portable ] || [ -z "$made" ] || grep -q 'undef BSRI_IMPLEMENTED' "$source" || source="$OPENMP $made"
             echo "$build -DBSRI_IMPLEMENTED $source $w/$name/library.o -o $w/$name/$t -lm -lpthread"
         done < "$w/$name/programs"
     } > "$w/$name.build"
@@ -107,26 +107,8 @@ done
 ls "$w" | sed -n 's/\.build$//p' | xargs -P "${JOBS:-2}" -I NAME sh -c 'sh -u "$1/NAME.build" > "$1/NAME/build.log" 2>&1' _ "$w"
 
 cases_begin "$w/cases"
-for name in $methods; do
-    absent=$(cat "$w/$name/absent")
-    if [ -n "$absent" ]; then
-        case_ "$name" "echo '$absent'; exit 77"
-        continue
-    fi
-    read -r share runner < "$w/$name/run"
-    case_ "$name: builds without a warning" "grep -E 'warning|error' $w/$name/build.log | head -n 5; ! [ -s $w/$name/build.log ]"
-    while read -r t; do
-        part=$share
-        if [ "$t" = test_threads ] || [ "$t" = test_pool ]; then # few cases, and what threads do is not what an emulator is for
-            [ -z "$runner" ] || continue
-            part=1
-        fi
-        case_ "$name: $t, one case in $part" "$runner $w/$name/$t -s $part > $w/$name/$t.log 2>&1 && exit 0
-grep -E 'FAIL|ERROR|WARNING|runtime error|   #[0-6] ' $w/$name/$t.log | head -n 10; tail -n 1 $w/$name/$t.log; exit 1"
-    done < "$w/$name/programs"
-done
 
-# ---- tools that read the header ----
+# ---- tools that read the header: first, as one takes longer than any program ----
 
 reader=all
 [ -n "$asked" ] || whole || reader=$(($(turn) % 2))
@@ -151,4 +133,25 @@ if wanted analyzer && [ $reader != 0 ]; then
 clang-tidy --quiet '-checks=$checks' '-header-filter=.*' '-warnings-as-errors=*' tests/compile/implementation.c -- \\
     -std=c99 -I. -DBSRSPARSE_NO_SIMD 2> /dev/null"
 fi
+
+# ---- the programs ----
+
+for name in $methods; do
+    absent=$(cat "$w/$name/absent")
+    if [ -n "$absent" ]; then
+        case_ "$name" "echo '$absent'; exit 77"
+        continue
+    fi
+    read -r share runner < "$w/$name/run"
+    case_ "$name: builds without a warning" "grep -E 'warning|error' $w/$name/build.log | head -n 5; ! [ -s $w/$name/build.log ]"
+    while read -r t; do
+        part=$share
+        if [ "$t" = test_threads ] || [ "$t" = test_pool ]; then # few cases, and what threads do is not what an emulator is for
+            [ -z "$runner" ] || continue
+            part=1
+        fi
+        case_ "$name: $t, one case in $part" "$runner $w/$name/$t -s $part > $w/$name/$t.log 2>&1 && exit 0
+grep -E 'FAIL|ERROR|WARNING|runtime error|   #[0-6] ' $w/$name/$t.log | head -n 10; tail -n 1 $w/$name/$t.log; exit 1"
+    done < "$w/$name/programs"
+done
 cases_end
