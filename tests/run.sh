@@ -3,6 +3,22 @@
 # "N passed, N failed, N skipped"; a part that lacks it, or is not there, is one failure.
 # Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TSAN, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES and
 # PYTHON set.
+#
+# Continuous integration wants less than 20 minutes on two cores without a GPU: 2400 seconds of CPU time, which are measured here
+# part by part or, with a ~, summed up of measured pieces (gcc 12, clang 14, nvcc 13; the whole was run at once only before).
+#                                       before   now   how
+#   building the programs                  600  ~300   a test is compiled once, linked with both libraries; one in four with its own
+#                                                      sanitizers (11 s and 2 s for the largest)
+#   compile matrix                         780  ~380   without vector code where that is not the question; -fsyntax-only; turns
+#   CUDA without a GPU                    1030   150   one kernel in six by turns, the others as front end and stubs (60 s of them)
+#   another architecture                   120   ~50   the same; every second turn
+#   other tools and machines              1340  ~430   a program runs on one of four machines, one of two readers reads, by turns
+#   kernels on the host                    430  ~200   every second one by turns; side by side; half of it was compiling
+#   programs, plain                        320   320   all of it, as before
+#   programs, sanitized                    560  ~220   half the time where the test's own code is not sanitized
+#   installing, checks, examples, tsan     230  ~200
+# A turn is the commit's (tests/cases.sh), so a commit has one result. What takes turns has passed in all of them, and depends on
+# no luck: each turn is a part of what was run whole, by cases whose numbers are seeded from their names.
 set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
