@@ -108,7 +108,7 @@ OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell . tests/cases.sh; t=$$(turn)
 TEST_OBJECTS := $(addprefix $(B)/plain/,$(TESTS:=.o))
 $(TEST_OBJECTS): $(B)/plain/%.o: tests/%.c $(TEST_HEADERS) $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -c $< -o $@
-link = @echo "  link  $@"; mkdir -p $(@D); $(CC)
+link = @echo "  link  $@"; mkdir -p $(@D); $(CC) $(CFLAGS)
 $(TEST_OBJECTS:.o=): $(B)/plain/%: $(B)/plain/%.o $(B)/plain/library.o
 	$(link) $(OPENMP) $^ -o $@ -lm -lpthread
 $(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)

@@ -83,7 +83,7 @@ with aarch64-linux-gnu-gcc "aarch64, under qemu" \
     "aarch64-linux-gnu-gcc -std=c99 -O1 $STRICT_aarch64 $STRICT_C -I. $src/switches.c -o \$out/a -static -lm
 command -v $qemu >/dev/null 2>&1 || { echo 'it compiles; qemu-aarch64 is absent'; exit 77; }
 $qemu \$out/a | grep -q '$all text'"
-few="-DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F64" # whole, the kernels take a minute; tests/test_cudart.sh compiles them all
+few="-DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F64" # whole, the kernels take minutes: tests/test_cudart.sh
 for c in g++ clang++; do
     eval "flags=\$STRICT_$([ $c = g++ ] && echo gcc || echo clang)"
     with $c "$c, choosers without nvcc" "$c -std=c++17 -O0 $flags -Wno-unused-function -I. $src/choosers.cpp -o \$out/a
@@ -91,15 +91,15 @@ for c in g++ clang++; do
 done
 with nvcc "nvcc -DBSRSPARSE_NO_CUDA" "nvcc -x cu -std=c++17 -O0 -DBSRSPARSE_NO_CUDA $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q '$all'"
-with nvcc "nvcc, few kernels" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 $few $STRICT_nvcc -I. $src/switches.c -o \$out/a
-\$out/a | grep -q 'rows layouts parse f64'"
-with nvcc "nvcc, kernels that switches leave out" "nvcc -ptx -arch=sm_90a -x cu -std=c++17 $few -I. $src/implementation.c -o \$out/a.ptx
-grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
+with nvcc "nvcc, few kernels, none that switches leave out" "nvcc -gencode arch=compute_90a,code=sm_90a -x cu -std=c++17 -O0 $few \\
+    $STRICT_nvcc -I. --keep --keep-dir \$out $src/switches.c -o \$out/a
+\$out/a | grep -q 'rows layouts parse f64'
+grep -o 'entry [_A-Za-z0-9]*' \$out/switches.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
 ! grep -E 'product|sampled|attention|moe_|map_stored|reduce_|softmax_(simtI.*tileIf|fast)' \$out/names"
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, multi_gpu.cu" "echo '#include <nccl.h>' | nvcc -x c++ -E - > /dev/null 2>&1 || { echo 'NCCL is absent'; exit 77; }
 nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED $STRICT_nvcc -c examples/multi_gpu.cu -o \$out/a.o"
-with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -Xcicc -O0 -Xptxas -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
+! mine_now 3 || with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
     -DBSRSPARSE_ONLY_F32 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a; \$out/a | tail -n 1 | grep -qx ok"
 with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm
 \$out/a | grep -q '$all'"
