@@ -3,8 +3,8 @@
 # the other byte order and one of another family (emulated), each on a share of the cases; gcc's analyzer and clang-tidy over the
 # header. What a tool that is absent would run is a counted skip that says how to install it. Some take turns by the commit: each
 # program runs on one of the four that must compile it anew, and one of the two that read the header does.
-# Environment: CC, B, JOBS, TESTS (names of programs), SHARE (all: no turns), TURN, CASES (all: every case, however long it takes).
-# Arguments: parts of names; what is named takes no turns.
+# Environment: CC, B, JOBS, TESTS (names of programs), SHARE (all: no turns), TURN, CASES (all: every case, however long it
+# takes). Arguments: parts of names; what is named takes no turns.
 set -u
 . tests/cases.sh
 w=${B:-build}/methods
@@ -45,8 +45,8 @@ programs() {
         [ $((at % 4)) -ne 0 ] || echo "$t"
     done
 }
-# method NUMBER NAME SHARE RUNNER COMPILER...: a library and the test programs by COMPILER, each run by RUNNER on one case in SHARE.
-# A method that can't run here has set `absent`, and is one skip.
+# method NUMBER NAME SHARE RUNNER COMPILER...: a library and the programs by COMPILER, each run by RUNNER on one case in SHARE. A
+# method that can't run here has set `absent`, and is one skip.
 methods=
 method() {
     number=$1 name=$2 share=$3 runner=$4
