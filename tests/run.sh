@@ -9,16 +9,17 @@
 #                                       before   now   how
 #   building the programs                  600  ~300   a test is compiled once, linked with both libraries; one in four with its own
 #                                                      sanitizers (11 s and 2 s for the largest)
-#   compile matrix                         780  ~380   without vector code where that is not the question; -fsyntax-only; turns
+#   compile matrix                         780  ~400   without vector code where that is not the question; -fsyntax-only; turns
 #   CUDA without a GPU                    1030   150   one kernel in six by turns, the others as front end and stubs (60 s of them)
 #   another architecture                   120   ~50   the same; every second turn
 #   other tools and machines              1340  ~430   a program runs on one of four machines, one of two readers reads, by turns
-#   kernels on the host                    430  ~200   every second one by turns; side by side; half of it was compiling
+#   kernels on the host                    430  ~200   every second one by turns (most of it is compiling); side by side
 #   programs, plain                        320   320   all of it, as before
 #   programs, sanitized                    560  ~220   half the time where the test's own code is not sanitized
 #   installing, checks, examples, tsan     230  ~200
-# A turn is the commit's (tests/cases.sh), so a commit has one result. What takes turns has passed in all of them, and depends on
-# no luck: each turn is a part of what was run whole, by cases whose numbers are seeded from their names.
+#   all                                   5400 ~2270   and less that waits for one process: 19 minutes where two cores are idle
+# A turn is the commit's (tests/cases.sh), so that a commit has one result; no turn depends on luck: each is a part of what passes
+# whole, and random numbers are seeded from the names of the cases.
 set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
