@@ -66,6 +66,26 @@ echo "programs"
 [ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh
 if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
 else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
+# Kernels on the host: every second one by turns. A folder for each, as they run side by side.
+. tests/cases.sh
+devices=$(turn)
+device() {
+    devices=$((devices + 1))
+    whole || [ $((devices % 2)) -eq 0 ] || return 0
+    part "$1 on the host" "W=build/device/$number sh tests/test_device.sh $2"
+}
+device "kernels of products with scales" "--scales --each -s 8" # by mma.sync and by wgmma
+device "kernels of products" "--kernels 1 -s 200" # one case in so many: each lane is a coroutine
+device "kernels of block masks" "--masks -s 24"
+device "kernels of maps" "--maps -s 8"
+device "kernels for few queries" "--decode -s 8"
+device "weights of fewer bits" "--scales --weights -s 16"
+device "device checks" ""
+device "kernels of attention" "--attention -s 24"
+device "kernels of convolutions" "--conv -s 8"
+device "kernels of quantisers" "--quantise -s 8"
+device "kernels of sampled products" "--kernels 2 -s 8"
+device "kernels of softmax" "--kernels 3 -s 8"
 long="test_product test_maps test_weights test_random test_rows test_quantise"
 for t in $TESTS; do case " $long " in *" $t "*) ;; *) long="$long $t" ;; esac; done
 for t in $long; do case " $TESTS " in *" $t "*) part "$t" "$B/plain/$t" ;; esac; done
@@ -87,26 +107,6 @@ if [ -n "$SANITIZE" ]; then
 else
     part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
 fi
-# Kernels on the host: every second one by turns. A folder for each, as they run side by side.
-. tests/cases.sh
-devices=$(turn)
-device() {
-    devices=$((devices + 1))
-    whole || [ $((devices % 2)) -eq 0 ] || return 0
-    part "$1 on the host" "W=build/device/$number sh tests/test_device.sh $2"
-}
-device "kernels of products with scales" "--scales --each -s 8" # by mma.sync and by wgmma
-device "kernels of products" "--kernels 1 -s 200" # one case in so many: each lane is a coroutine
-device "kernels of block masks" "--masks -s 24"
-device "kernels of maps" "--maps -s 8"
-device "kernels for few queries" "--decode -s 8"
-device "weights of fewer bits" "--scales --weights -s 16"
-device "device checks" ""
-device "kernels of attention" "--attention -s 24"
-device "kernels of convolutions" "--conv -s 8"
-device "kernels of quantisers" "--quantise -s 8"
-device "kernels of sampled products" "--kernels 2 -s 8"
-device "kernels of softmax" "--kernels 3 -s 8"
 part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
 part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
