@@ -38,7 +38,7 @@ lacks() {
 }
 # programs NUMBER: those whose turn it is on this one of four methods; `all`: all of them.
 programs() {
-    if [ "$1" = all ] || [ -n "$asked" ] || whole; then echo "$TESTS"; return; fi
+    if [ "$1" = all ] || [ -n "$asked" ] || whole; then printf "%s\n" $TESTS; return; fi
     at=$(($(turn) + $1))
     for t in $TESTS; do
         at=$((at + 1))
