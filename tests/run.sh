@@ -10,14 +10,14 @@
 #   building the programs                  600  ~300   a test is compiled once, linked with both libraries; one in four with its own
 #                                                      sanitizers (11 s and 2 s for the largest)
 #   compile matrix                         780  ~400   without vector code where that is not the question; -fsyntax-only; turns
-#   CUDA without a GPU                    1030   150   one kernel in six by turns, the others as front end and stubs (60 s of them)
+#   CUDA without a GPU                    1030  ~180   a sixth of the kernels by turns (140 to 250 s), the others without bodies (60 s)
 #   another architecture                   120   ~50   the same; every second turn
 #   other tools and machines              1340  ~430   a program runs on one of four machines, one of two readers reads, by turns
 #   kernels on the host                    430  ~200   every second one by turns (most of it is compiling); side by side
 #   programs, plain                        320   320   all of it, as before
 #   programs, sanitized                    560  ~220   half the time where the test's own code is not sanitized
 #   installing, checks, examples, tsan     230  ~200
-#   all                                   5400 ~2270   and less that waits for one process: 19 minutes where two cores are idle
+#   all                                   5400 ~2300   and less that waits for one process: 19 minutes where two cores are idle
 # A turn is the commit's (tests/cases.sh), so that a commit has one result; no turn depends on luck: each is a part of what passes
 # whole, and random numbers are seeded from the names of the cases.
 set -u
