@@ -40,7 +40,7 @@ SANITIZE = $(eval SANITIZE := $(call probe,,-fsanitize=address$(comma)undefined)
 TSAN = $(eval TSAN := $(call probe,,-fsanitize=thread))$(TSAN)
 BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 
-SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+SAN_FLAGS = -O1 -g1 $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
 
 .PHONY: all run tune test test-programs mutants bench fuzz examples check shared install install-shared uninstall clean help
@@ -95,29 +95,44 @@ $(B)/plain/%: examples/%.c $(B)/plain/examples.o $(EXAMPLE_HEADERS)
 SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' '-DBSRI_STAND_INS="tests/stand_ins.h"' \
     -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
 $(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
+	$(compile) $(CFLAGS) $(OPENMP) -fPIC $(SHARED_LIBRARY) -o $@
 $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 
-$(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+# A test is compiled once, for the plain library and the one with sanitizers. With these itself, which takes four times as long, a
+# program is compiled where it holds a copy of the library, and by turns: one in four by the commit (tests/cases.sh; SHARE=all:
+# each).
+WITH_LIBRARY := $(basename $(notdir $(shell grep -l 'undef BSRI_IMPLEMENTED' tests/test_*.c)))
+OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell . tests/cases.sh; t=$$(turn); n=0; for p in $(TESTS) $(FUZZERS) $(EXAMPLES); do \
+    n=$$((n + 1)); ! { whole || [ $$(((n + t) % 4)) -eq 0 ]; } || echo $$p; done))$(OWN_SAN)
+TEST_OBJECTS := $(addprefix $(B)/plain/,$(TESTS:=.o))
+$(TEST_OBJECTS): $(B)/plain/%.o: tests/%.c $(TEST_HEADERS) $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -c $< -o $@
+link = @echo "  link  $@"; mkdir -p $(@D); $(CC) $(CFLAGS)
+$(TEST_OBJECTS:.o=): $(B)/plain/%: $(B)/plain/%.o $(B)/plain/library.o
+	$(link) $(OPENMP) $^ -o $@ -lm -lpthread
 $(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)
 	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
 # The library as Python's tests load it.
 PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
-$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h tests/stand_ins.h $(HEADERS)
-	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
+$(PYTHON_LIBRARY): $(B)/plain/library.o
+	$(link) $(OPENMP) -shared $< -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
-$(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(addprefix $(B)/san/,$(TESTS)): $(B)/san/%: $(B)/plain/%.o $(B)/san/library.o
+	$(if $(filter $*,$(OWN_SAN)),$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED tests/$*.c,$(link) $(SANITIZE) $(OPENMP) $<) \
+	    $(@D)/library.o -o $@ -lm -lpthread
 # Without OpenMP, whose own threads this sanitizer does not know.
 $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 	$(compile) -O1 -g $(TSAN) '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' $< -o $@ -lm -lpthread
+san_compile = $(compile) $(if $(filter $*,$(OWN_SAN)),$(SAN_FLAGS),-O1) $(OPENMP) -DBSRI_IMPLEMENTED -c $< -o $@.o
+san_link = @$(CC) $(SANITIZE) $(OPENMP) $@.o $(@D)/library.o -o $@ -lm -lpthread; rm -f $@.o
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
+	$(san_compile) -DFUZZ_MAIN
+	$(san_link)
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm -lpthread
+	$(san_compile)
+	$(san_link)
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 

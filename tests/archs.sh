@@ -3,35 +3,43 @@
 # a division's call puts aside (32 bytes at most, in kernels that few threads run). Says how many kernels there are, the most
 # registers that one takes, and seconds. What is there from the same sources is kept.
 #   sh tests/archs.sh 75 86 ...   these (make archs: all)
-#   sh tests/archs.sh             one of those that tests/test_cudart.sh leaves out and one data type's kernels, by the commit: in
-#                                 turn, and always the same for a commit (make test)
-# Without nvcc: one skip. Environment: NVCC, JOBS.
+#   sh tests/archs.sh             what tests/kernel_shares.sh says by the commit: in every second turn one of those that
+#                                 tests/test_cudart.sh leaves out, and a share of the kernels (make test); SHARE=all: every kernel
+#                                 for each of them
+# Without nvcc: one skip. Environment: NVCC, JOBS, SHARE, TURN.
 set -u
 . tests/cases.sh
+. tests/kernel_shares.sh
 nvcc=${NVCC:-nvcc} w=build/archs
 cases_begin "$w/cases"
 if ! command -v "$nvcc" > /dev/null 2>&1; then
     echo "0 passed, 0 failed, 1 skipped: $nvcc is absent"
     exit 0
 fi
-type= only=
-if [ $# -eq 0 ]; then
+part= kernels="every kernel"
+if [ $# -gt 0 ]; then kernels_whole "$w"
+elif whole; then
+    kernels_whole "$w"
     set -- 75 86 89 100 120
-    turn=$({ git rev-parse HEAD 2> /dev/null || cat bsrsparse.h bsrsparse_kernels.cuh; } | cksum | cut -d ' ' -f 1)
-    case $((turn / 5 % 4)) in 0) type=BF16 ;; 1) type=F16 ;; 2) type=F32 ;; 3) type="F64 I8" ;; esac
-    for t in $type; do only="$only -DBSRSPARSE_ONLY_$t"; done
-    shift $((turn % $#))
-    set -- "$1"
+else
+    set -- "$(other_arch)"
+    case $1 in
+        80 | none) # tests/test_cudart.sh compiles sm_80
+            echo "0 passed, 0 failed, 0 skipped: another commit's turn"
+            exit 0 ;;
+    esac
+    kernels_of_turn "$w"
+    part="$(($(turn) % 6)) " kernels="share $(($(turn) % 6)) of 6 of the kernels"
 fi
 : "${STRICT_nvcc:=--Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wshadow,-Werror}"
-sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h tests/test_functions.h tests/archs.sh | cksum)
-sum=$(printf '%s %s' "$sum$only" "$("$nvcc" --version | tail -n 1)" | tr ' ' _)
+sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h tests/test_functions.h tests/archs.sh tests/kernel_shares.sh | cksum)
+sum=$(printf '%s %s' "$part$sum" "$("$nvcc" --version | tail -n 1)" | tr ' ' _)
 for arch; do
-    case_ "sm_$arch: every kernel${type:+ of $type} compiles without a warning, none spills registers for more than a call" "
+    case_ "sm_$arch: $kernels compiles without a warning, none spills registers for more than a call" "
 if [ \"\$(cat $w/$arch.sum 2> /dev/null)\" != '$sum' ]; then
     began=\$(date +%s)
     rm -f $w/$arch.sum
-    $nvcc -x cu -std=c++17 -I. '-DBSRSPARSE_USER_FUNCTIONS=\"tests/test_functions.h\"'$only $STRICT_nvcc -Xptxas -v -cubin \\
+    $nvcc -x cu -std=c++17 -I$w/source -I. '-DBSRSPARSE_USER_FUNCTIONS=\"tests/test_functions.h\"' $STRICT_nvcc -Xptxas -v -cubin \\
         -gencode=arch=compute_$arch,code=sm_$arch tests/compile/implementation.c -o $w/$arch.cubin > $w/$arch.log 2>&1 ||
         { grep -v 'ptxas info' $w/$arch.log; exit 1; }
     echo \$((\$(date +%s) - began)) > $w/$arch.time

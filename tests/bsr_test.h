@@ -31,6 +31,18 @@
 #define BT_ASAN
 #endif
 #endif
+/* Objects of tests are compiled once and linked to libraries with and without the address sanitizer: asked as they run. */
+#if defined(BT_ASAN)
+#define BT_ASAN_RUNS 1
+#elif defined(__GNUC__) && defined(__ELF__)
+#ifdef __cplusplus
+extern "C"
+#endif
+    void __asan_init(void) __attribute__((weak));
+#define BT_ASAN_RUNS (__asan_init != 0)
+#else
+#define BT_ASAN_RUNS 0
+#endif
 /* Under the memory sanitizer poison is what nobody has written: whoever depends on it is told. Guards and gaps are looked at
    by functions that it leaves alone. */
 #if defined(__has_feature)
@@ -166,11 +178,7 @@ TF void *bt_alloc(size_t bytes, size_t align) {
     bt_block *b = (bt_block *)malloc(sizeof *b);
     size_t extra = align < 16 ? align * (size_t)bt_below(2) : 0, total;
     if (!b) abort();
-#ifdef BT_ASAN
-    b->back = 0;
-#else
-    b->back = 64;
-#endif
+    b->back = BT_ASAN_RUNS ? 0 : 64;
     total = 128 + extra + bytes + b->back;
     b->base = (unsigned char *)malloc(total);
     if (!b->base) abort();

@@ -2,6 +2,13 @@
 #   cases_begin FOLDER        an empty folder for scripts and logs
 #   case_ NAME COMMAND        a case, run later by sh -eu; exit status 77: skipped (its last line says why)
 #   cases_end                 runs them, $JOBS at a time, prints failures and the closing line; the exit status of the script
+#   turn                      a number of the commit: which part of a rotation it takes; TURN=3 in the environment is another one's
+#   whole                     is everything wanted (SHARE=all), whosever turn it is?
+turn() {
+    if [ -n "${TURN:-}" ]; then echo "$TURN"; return; fi
+    { git rev-parse HEAD 2> /dev/null || cat bsrsparse.h bsrsparse_kernels.cuh; } | cksum | cut -d ' ' -f 1
+}
+whole() { [ "${SHARE:-}" = all ]; }
 cases_begin() {
     cases=$1
     case_count=0

@@ -39,12 +39,10 @@ sed -n '/^MIT No Attribution/,\$p' bsrsparse.h | sed 's:\*/::' | tr -s ' \n' ' '
 
 # ---- the object ----
 
-case_ "symbols: all that is declared, nothing else" "$cc -std=c99 -O1 -I. -c tests/compile/implementation.c -o $tmp/s.o
-nm -g --defined-only $tmp/s.o | awk 'NF { print \$3 }' | sort > $tmp/have; sh tests/declared.sh bsrsparse.h | diff - $tmp/have"
-case_ "no writable data" "$cc -std=c99 -O1 -fno-pic -I. -c tests/compile/implementation.c -o $tmp/w.o
-nm $tmp/w.o | awk '\$2 ~ /^[BbDdCcSs]\$/' > $tmp/data; cat $tmp/data; ! [ -s $tmp/data ]"
-case_ "nothing that prints, exits or reads the environment" "$cc -std=c99 -O1 -I. -c tests/compile/implementation.c -o $tmp/n.o
-nm -u $tmp/n.o | awk '{ print \$2 }' > $tmp/need; cat $tmp/need
+$cc -std=c99 -O1 -fno-pic -I. -c tests/compile/implementation.c -o "$tmp/s.o"
+case_ "symbols: all that is declared, nothing else" "nm -g --defined-only $tmp/s.o | awk 'NF { print \$3 }' | sort > $tmp/have; sh tests/declared.sh bsrsparse.h | diff - $tmp/have"
+case_ "no writable data" "nm $tmp/s.o > $tmp/all; awk '\$2 ~ /^[BbDdCcSs]\$/' $tmp/all > $tmp/data; cat $tmp/data; ! [ -s $tmp/data ]"
+case_ "nothing that prints, exits or reads the environment" "nm -u $tmp/s.o > $tmp/undefined; awk '{ print \$2 }' $tmp/undefined > $tmp/need; cat $tmp/need
 ! grep -Eqx '_?(exit|abort|printf|puts|putchar|fputs|fputc|fprintf|fwrite|perror|getenv|fopen|stdout|stderr|__assert_fail)' $tmp/need"
 
 # ---- the README ----

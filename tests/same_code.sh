@@ -4,15 +4,19 @@
 #   plans.txt     which kernel, tile and launch a call gets, and the estimates' bits (tests/cudart/plans.h), a hash for each group
 #                 of calls. The estimates may depend on compiler and C library: with others than the head names a difference skips
 #   code          a hash of all that but estimates and names: see tests/record.sh
-# Takes what tests/test_cudart.sh has compiled. A kernel that was renamed or moved is found by its code, and its plans by its old
-# name. Also writes build/plans.tsv, every call's line: to see what differs, diff it with that of the older commit.
+# Takes what tests/test_cudart.sh has compiled: kernels that are not of the commit's share, and sm_80 where it is not that one's
+# turn, stand as in the golden file; SHARE=all and --update compile all. A kernel that was renamed or moved is found by its code,
+# and its plans by its old name. Also writes build/plans.tsv, every call's line: to see what differs, diff it with that of the
+# older commit.
 #   sh tests/same_code.sh            checks
 #   sh tests/same_code.sh --update   writes tests/golden/, says what has changed
-# Environment: NVCC, CC, CXX.
+# Environment: NVCC, CC, CXX, SHARE, TURN.
 set -u
 LC_ALL=C
 export LC_ALL
 . tests/cases.sh
+if [ "${1:-}" = --update ]; then SHARE=all; fi
+export SHARE
 nvcc=${NVCC:-nvcc} cudart=build/cudart w=build/same_code golden=tests/golden
 cases_begin "$w/cases"
 if ! command -v "$nvcc" > /dev/null 2>&1; then
@@ -33,23 +37,42 @@ version=$("$nvcc" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p')
 
 # ---- what there is ----
 
-for arch in sm_80 sm_90a; do "$w/cubin" "$cudart/$arch.cubin" | sed "s/^/$arch$tab/"; done > "$w/hashes" || exit 1
+for arch in sm_80 sm_90a; do
+    [ ! -f "$cudart/$arch.cubin" ] || "$w/cubin" "$cudart/$arch.cubin" | sed "s/^/$arch$tab/"
+done > "$w/hashes" || exit 1
+[ -f $golden/kernels.txt ] || touch $golden/kernels.txt $golden/plans.txt $golden/code
 # A line a kernel: sm_80's registers, spilled bytes, stack, shared memory, hash; sm_90a's; name.
 awk -F'\t' -v OFS='\t' -v names="$w/names" '
-    NR == FNR { hash[$1, $3] = $2; next }
-    $8 == "kernel" {
-        of[$1, $9] = $2 OFS $5 + $6 OFS $4 OFS $3 OFS (($1, $7) in hash ? hash[$1, $7] : "none")
-        all[$9] = 1
-        if ($1 == "sm_90a") print $7, $9, hash["sm_80", $7] hash["sm_90a", $7] > names
+    FILENAME == ARGV[1] { hash[$1, $3] = $2; compiled[$1] = 1; next }
+    FILENAME == ARGV[2] { out[$1] = 1; next }
+    FILENAME == ARGV[3] {
+        if (/^#/) next
+        golden["sm_80", $11] = $1 OFS $2 OFS $3 OFS $4 OFS $5
+        golden["sm_90a", $11] = $6 OFS $7 OFS $8 OFS $9 OFS $10
+        next
     }
-    function figures(arch, name) { return (arch, name) in of ? of[arch, name] : "-" OFS "-" OFS "-" OFS "-" OFS "-" }
+    $8 == "kernel" {
+        base = $9; sub(/<.*/, "", base)
+        of[$1, $9] = $2 OFS $5 + $6 OFS $4 OFS $3 OFS (($1, $7) in hash ? hash[$1, $7] : "none")
+        if (base in out) of[$1, $9] = golden[$1, $9]
+        all[$9] = 1
+        if ($1 == "sm_90a") print $7, $9, code("sm_80", $7, $9) code("sm_90a", $7, $9) > names
+    }
+    function code(arch, mangled, name) { # its hash, the golden one where it is not compiled
+        if (arch in compiled && !(base in out)) return hash[arch, mangled]
+        split(golden[arch, name], part, OFS)
+        return part[5] ~ /^[0-9a-f]+$/ && length(part[5]) == 16 ? part[5] : ""
+    }
+    function figures(arch, name) {
+        if (!(arch in compiled) && (arch, name) in golden) return golden[arch, name]
+        return (arch, name) in of ? of[arch, name] : "-" OFS "-" OFS "-" OFS "-" OFS "-"
+    }
     END { for (name in all) print figures("sm_80", name), figures("sm_90a", name), name }
-    ' "$w/hashes" build/kernels.txt | sort -t "$tab" -k11 > "$w/kernels"
+    ' "$w/hashes" "$cudart/left_out" $golden/kernels.txt build/kernels.txt | sort -t "$tab" -k11 > "$w/kernels"
 "$cudart/test_cudart" build/kernels.txt sm_90a --plans > "$w/plans" || rm -f "$w/plans"
 
 # ---- kernels: same, changed, renamed (the same figures and code by another name), new, gone ----
 
-[ -f $golden/kernels.txt ] || touch $golden/kernels.txt $golden/plans.txt $golden/code
 grep -v '^#' $golden/kernels.txt > "$w/old"
 awk -F'\t' -v OFS='\t' -v map="$w/renamed" '
     { name = $11; figures = $0; sub(/\t[^\t]*$/, "", figures) }

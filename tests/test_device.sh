@@ -140,11 +140,19 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         -e '/asm volatile("mul.rn.f32 %0/s/asm.*/x = sum * alpha;/; /cvt.rn.f32.s32 f, %1; mul/s/asm.*/x = (float)sum * alpha;/' \
         -e 's/__shared__ \(bsri_wgmma_storage<L::GROUP>\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + WGMMA_STATIC_AT);/' \
         -e 's/__shared__ \(typename bsri_either<T::SCALED, .*>::type\) s;/\1 \&s = *(\1 *)(bsri_flash_memory + STATIC_AT - (T::SCALED ? 1024 : 0));/' > "$w/scales.inc"
-    test=
+    test= each=
+    [ "${1:-}" != --each ] || { each=1 && shift; } # by both
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
     [ "${1:-}" != --shifted ] || { test=-DTEST_SHIFTED && shift; } # test_product.c: 16 bits, operands at any address
     build scales_checks "scales_checks$test" -O2 $test
+    if [ -n "$each" ]; then # the two closing lines are one
+        "$w/scales_checks$test" "$@" > "$w/mma" 2>&1 || [ $? -eq 1 ] || echo "FAIL mma.sync ended badly, 1 failed," >> "$w/mma"
+        "$w/scales_checks$test" --wgmma "$@" > "$w/wgmma" 2>&1 || [ $? -eq 1 ] || echo "FAIL wgmma ended badly, 1 failed," >> "$w/wgmma"
+        cat "$w/mma" "$w/wgmma" | awk '!/^[0-9]+ passed, / { print; bad += /^FAIL .* ended badly/; next } { p += $1; f += $3; s += $5; lines++ }
+            END { f += bad + (lines != 2); printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }'
+        exit
+    fi
     exec "$w/scales_checks$test" "$@"
 fi
 if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
