@@ -5550,11 +5550,10 @@ BSRI_A_v2 static inline __m256 bsri_c2_e4m3(__m128i x) {
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(_mm_or_si128(_mm_slli_epi16(v, 7), sign), nan)), _mm256_set1_ps(256.0f));
 }
 BSRI_A_v5 static inline __m512 bsri_c5_e4m3(__m128i x) {
-    const __m256i w = _mm256_cvtepu8_epi16(x), most = _mm256_set1_epi16(0x7f), v = _mm256_and_si256(w, most);
-    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(v, most), _mm256_set1_epi16(0x7c00));
-    const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(w, v), 8);
-    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(v, 7), sign), nan)),
-                         _mm512_set1_ps(256.0f));
+    const __m256i most = _mm256_set1_epi16(0x3f80);
+    const __m256i h = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(x), 7), _mm256_set1_epi16((short)0xbf80));
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, most), most);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_mask_mov_epi16(h, nan, _mm256_or_si256(h, _mm256_set1_epi16(0x7c00)))), _mm512_set1_ps(256.0f));
 }
 BSRI_DEFINE_CONVERT(bsri_e4m3_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, bsri_c2_e4m3, BSRI_LOAD64, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_e5m2_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, BSRI_C2_E5M2, BSRI_LOAD64, BSRI_TAIL_COPY)
@@ -5768,27 +5767,33 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
 
 /* --- numbers of 4 bits, two to a byte, the even one in the low half, less `middle`: n of them, which is even --- */
 #if BSRI_X86
+BSRI_A_v2 static inline __m256 bsri_c2_pairs(__m128i four) {
+    const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28), low = _mm256_set1_epi32(15);
+    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srlv_epi32(_mm256_broadcastd_epi32(four), shift), low));
+}
+BSRI_A_v2 static inline __m128i bsri_part4(const void *p, int n) {
+    int32_t in = 0;
+    memcpy(&in, p, (size_t)n);
+    return _mm_cvtsi32_si128(in);
+}
 BSRI_A_v2 static int64_t bsri_pairs_v2f(float *to, const uint8_t *from, int64_t n, float middle) {
-    const __m256i low = _mm256_set1_epi32(15);
     int64_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        int32_t four;
-        __m256i x;
-        memcpy(&four, from + i / 2, 4);
-        x = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)), x = _mm256_or_si256(x, _mm256_slli_epi64(x, 28));
-        _mm256_storeu_ps(to + i, _mm256_sub_ps(_mm256_cvtepi32_ps(_mm256_and_si256(x, low)), _mm256_set1_ps(middle)));
-    }
+    for (i = 0; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_sub_ps(bsri_c2_pairs(bsri_part4(from + i / 2, 4)), _mm256_set1_ps(middle)));
     return i;
 }
-/* The lowest four bits of each lane are where a table of all sixteen is read. */
+/* Sixteen, each in the lowest four bits of a lane, which is where a table of all sixteen numbers is read. */
+BSRI_A_v5 static inline __m512i bsri_pairs_at(__m128i eight) {
+    const __m512i half = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i shift = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
+    return _mm512_srlv_epi32(_mm512_permutexvar_epi32(half, _mm512_castsi128_si512(eight)), shift);
+}
+#define BSRI_PAIRS_ALL _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 BSRI_A_v5 static int64_t bsri_pairs_v5f(float *to, const uint8_t *from, int64_t n, float middle) {
-    const __m512 all = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512 table = _mm512_sub_ps(all, _mm512_set1_ps(middle));
+    const __m512 table = _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps(middle));
     int64_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        const __m512i x = _mm512_cvtepu8_epi64(BSRI_LOAD64(from + i / 2));
-        _mm512_storeu_ps(to + i, _mm512_permutexvar_ps(_mm512_or_si512(x, _mm512_slli_epi64(x, 28)), table));
-    }
+    for (i = 0; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(to + i, _mm512_permutexvar_ps(bsri_pairs_at(BSRI_LOAD64(from + i / 2)), table));
     return i;
 }
 #endif
@@ -8150,6 +8155,7 @@ typedef struct bsri_low {
     int64_t block;
     int64_t line, most;      /* products of an entry, and entries, whose numbers are made at once */
     int32_t pairs, middle;   /* pairs: of 4 bits, less middle */
+    int32_t dots, reserved;  /* read where they are, no numbers are made */
 } bsri_low;
 /* Entries whose numbers are made at once, those of tiles that follow each other. */
 typedef struct bsri_low_run {
@@ -8219,28 +8225,48 @@ static void bsri_low_pattern(int isa, int compute, void *x, int64_t all, int64_t
     else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, all, n, scale, zero, after));
 }
 /* Scales (or zero points; from: of the item or the block, null: `none`) of rows of what is stored, at one column. */
-static void bsri_low_read(const bsri_scaling *s, const char *from, double none, int64_t row, int64_t rows, int64_t col, double *to) {
-    const int64_t at = from ? bsri_divide(col, s->along_group) * s->along : 0;
-    int64_t i;
-    for (i = 0; i < rows && !from; i++) to[i] = none;
-    for (; i < rows && s->line_group == 1; i++) to[i] = bsri_load_f64(from, s->of.dtype, at + (row + i) * s->line);
-    for (; i < rows; i++) to[i] = bsri_load_f64(from, s->of.dtype, at + bsri_divide(row + i, s->line_group) * s->line);
-}
-/* Those of `rows` rows at column col, n times each; the next row's stand `step` on. What is subtracted changes its sign. */
-static void bsri_low_fill(const bsri_low *x, int64_t item, int64_t block, int64_t row, int64_t rows, int64_t col, int64_t n,
-                          int64_t step, char *scale, char *zero) {
-    const bsri_product *job = x->job;
-    double s[BSRI_TILE_ROWS], z[BSRI_TILE_ROWS];
-    int64_t i, j;
-    bsri_low_read(&job->a_scales, bsri_scales_from(&job->a_scales, &job->batch, item, block), 1.0, row, rows, col, s);
-    bsri_low_read(&job->a_zeros, bsri_scales_from(&job->a_zeros, &job->batch, item, block), 0.0, row, rows, col, z);
-    for (i = 0; i < rows; i++) {
-        if (!job->zero_after) z[i] = -z[i];
-        for (j = i * step; j < i * step + n; j++) {
-            if (job->compute == BSR_F64) ((double *)(void *)scale)[j] = s[i], ((double *)(void *)zero)[j] = z[i];
-            else ((float *)(void *)scale)[j] = (float)s[i], ((float *)(void *)zero)[j] = (float)z[i];
-        }
+static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const char *from, double none, int64_t row, int64_t rows,
+                          int64_t col, void *to) {
+    const int compute = e->job->compute;
+    int64_t i, end, at = 0;
+    double v = none;
+    if (from) at = bsri_divide(col, s->along_group) * s->along;
+    if (from && s->line_group == 1) {
+        bsri_row_load(e->isa, compute, to, bsri_at(from, s->of.dtype, at + row * s->line), s->of.dtype, s->line, rows);
+        return;
     }
+    for (i = 0; i < rows;) {
+        const int64_t group = from ? bsri_divide(row + i, s->line_group) : 0;
+        end = from ? bsri_min(rows, i + s->line_group - (row + i - group * s->line_group)) : rows;
+        if (from) v = bsri_load_f64(from, s->of.dtype, at + group * s->line);
+        for (; i < end; i++)
+            if (compute == BSR_F64) ((double *)to)[i] = v;
+            else ((float *)to)[i] = (float)v;
+    }
+}
+/* Both for rows [row, row + rows) of a block at column col. What is subtracted changes its sign. */
+static void bsri_low_line(const bsri_engine *e, int64_t item, int64_t block, int64_t row, int64_t rows, int64_t col, void *scale,
+                          void *zero) {
+    const bsri_product *job = e->low->job;
+    int64_t i;
+    bsri_low_read(e, &job->a_scales, bsri_scales_from(&job->a_scales, &job->batch, item, block), 1.0, row, rows, col, scale);
+    bsri_low_read(e, &job->a_zeros, bsri_scales_from(&job->a_zeros, &job->batch, item, block), 0.0, row, rows, col, zero);
+    for (i = 0; i < rows && !job->zero_after; i++)
+        if (job->compute == BSR_F64) ((double *)zero)[i] = -((double *)zero)[i];
+        else ((float *)zero)[i] = -((float *)zero)[i];
+}
+/* The same, n times each; the next row's stand `step` on. */
+static void bsri_low_fill(const bsri_engine *e, int64_t item, int64_t block, int64_t row, int64_t rows, int64_t col, int64_t n,
+                          int64_t step, char *scale, char *zero) {
+    const size_t size = bsr_dtype_size(e->job->compute);
+    BSRI_ALIGN64 double s[BSRI_TILE_ROWS], z[BSRI_TILE_ROWS];
+    int64_t i, j;
+    bsri_low_line(e, item, block, row, rows, col, s, z);
+    for (i = 0; i < rows; i++)
+        for (j = i * step; j < i * step + n; j++) {
+            bsri_move_element(scale + (size_t)j * size, (const char *)s + (size_t)i * size, size);
+            bsri_move_element(zero + (size_t)j * size, (const char *)z + (size_t)i * size, size);
+        }
 }
 /* [begin, end): lines that share n lines' scales from `at` on: their group, where they are of one. */
 static void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t *begin, int64_t *end) {
@@ -8251,8 +8277,7 @@ static void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t *begin,
 /* Rows [row, row + rows) and columns [col, col + cols) of each stored block. Wide pieces go row by row within groups; of others
    each number gets its scale, and pieces that follow each other often have the same. */
 static void bsri_low_scale(const bsri_engine *e, bsri_low_run *run, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-    const bsri_low *x = e->low;
-    const bsri_product *job = x->job;
+    const bsri_product *job = e->low->job;
     const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
     const int64_t each = rows * cols, br = s->blocks ? 0 : job->a->block_rows, bc = s->blocks ? 0 : job->a->block_cols;
     const int dtype = job->compute, size = (int)bsr_dtype_size(dtype), after = job->zero_after;
@@ -8270,7 +8295,7 @@ static void bsri_low_scale(const bsri_engine *e, bsri_low_run *run, int64_t row,
                 for (j = 0; j < cols; j += n) {
                     const int64_t some = bsri_min(BSRI_TILE_ROWS, rows - i);
                     n = bsri_min(cols - j, s->along_group - (c + j) % s->along_group);
-                    bsri_low_fill(x, run->item, block, r + i, some, c + j, 1, 1, ps, pz);
+                    bsri_low_line(e, run->item, block, r + i, some, c + j, ps, pz);
                     bsri_low_rows(e->isa, dtype, bsri_at(run->numbers, dtype, p * each + i * cols + j), cols, some, n, ps, pz,
                                   after);
                 }
@@ -8280,7 +8305,7 @@ static void bsri_low_scale(const bsri_engine *e, bsri_low_run *run, int64_t row,
             bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]), bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
             for (j = 0, first = p; j < cols; j += n) {
                 n = bsri_min(cols - j, s->along_group - (c + j) % s->along_group);
-                bsri_low_fill(x, run->item, block, r, rows, c + j, n, cols, ps + j * size, pz + j * size);
+                bsri_low_fill(e, run->item, block, r, rows, c + j, n, cols, ps + j * size, pz + j * size);
             }
         }
     if (!wide)
@@ -8309,6 +8334,148 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
     }
     if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, run, row, rows, col, cols);
 }
+/* Few columns by dots, rows of whole vectors: numbers are made as they are loaded. Rows of n stored numbers times x; what belongs
+   to a row of `sums` is added up when the line ends. Scales: of i8 and f8 they meet a row's sum, those of pairs make the table. */
+#if BSRI_X86
+#define BSRI_IN_k_v2f(p) BSRI_C2_I8(BSRI_LOAD64(p))
+#define BSRI_IN_k_v5f(p) BSRI_C5_I8(BSRI_LOAD128(p))
+#define BSRI_INM_k_v2f(dst, p, m, n) dst = BSRI_C2_I8(bsri_part8(p, n)), (void)(m)
+#define BSRI_INM_k_v5f(dst, p, m, n) dst = BSRI_C5_I8(BSRI_L8M(p, m))
+#define BSRI_ROW_v2f(m) const __m256 s##m = _mm256_set1_ps(scale[r + m]), z##m = _mm256_set1_ps(zero[r + m]);
+#define BSRI_ROW_v5f(m)                                                                        \
+    const __m512 s##m = _mm512_set1_ps(scale[r + m]), z##m = _mm512_set1_ps(zero[r + m]);      \
+    const __m512 table##m = after ? _mm512_fmadd_ps(s##m, table, z##m) : _mm512_mul_ps(s##m, _mm512_add_ps(table, z##m));
+#define BSRI_PAIRS_v2f(x, m) \
+    (after ? _mm256_fmadd_ps(s##m, _mm256_sub_ps(x, table), z##m) : _mm256_mul_ps(s##m, _mm256_add_ps(_mm256_sub_ps(x, table), z##m)))
+#define BSRI_TABLE_v2f _mm256_set1_ps((float)middle)
+#define BSRI_TABLE_v5f _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps((float)middle))
+/* Of a source: a number's place, what a row needs, its vector at p, the first n of it, a row's sum. */
+#define BSRI_LP_k(a, i) ((a) + (i))
+#define BSRI_LP_e(a, i) ((a) + (i))
+#define BSRI_LP_g(a, i) ((a) + (i))
+#define BSRI_LP_u(a, i) ((a) + (i) / 2)
+#define BSRI_LR_k(S, m)
+#define BSRI_LR_e(S, m)
+#define BSRI_LR_g(S, m)
+#define BSRI_LR_u(S, m) BSRI_ROW_##S(m)
+#define BSRI_LV_k(S, p, m) BSRI_IN_k_##S(p)
+#define BSRI_LV_e(S, p, m) BSRI_IN_e_##S(p)
+#define BSRI_LV_g(S, p, m) BSRI_IN_g_##S(p)
+#define BSRI_LV_u(S, p, m) BSRI_IN_u_##S(p, m)
+#define BSRI_IN_u_v2f(p, m) BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, 4)), m)
+#define BSRI_IN_u_v5f(p, m) _mm512_permutexvar_ps(bsri_pairs_at(BSRI_LOAD64(p)), table##m)
+#define BSRI_LM_k(S, v, p, m) BSRI_INM_k_##S(v, p, mask, tail)
+#define BSRI_LM_e(S, v, p, m) BSRI_INM_e_##S(v, p, mask, tail)
+#define BSRI_LM_g(S, v, p, m) BSRI_INM_g_##S(v, p, mask, tail)
+#define BSRI_LM_u(S, v, p, m) BSRI_INM_u_##S(v, p, m)
+#define BSRI_INM_u_v2f(v, p, m) \
+    v = _mm256_and_ps(BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, tail / 2)), m), _mm256_castsi256_ps(mask))
+#define BSRI_INM_u_v5f(v, p, m) \
+    v = _mm512_maskz_permutexvar_ps(mask, bsri_pairs_at(_mm_maskz_loadu_epi8((__mmask16)(mask >> tail / 2), p)), table##m)
+#define BSRI_LS_k(s) (s)
+#define BSRI_LS_e(s) (s)
+#define BSRI_LS_g(s) (s)
+#define BSRI_LS_u(s) 1.0f
+#define BSRI_LD_BEGIN(Q, S, m)           \
+    BSRI_V_##S d##m = BSRI_LOAD_##S(zeros); \
+    BSRI_LR_##Q(S, m)
+#define BSRI_LD_SUM(Q, S, m) d##m = BSRI_FMA_##S(BSRI_LV_##Q(S, BSRI_LP_##Q(a, m * rs + k), m), y, d##m);
+#define BSRI_LD_PART(Q, S, m)                           \
+    BSRI_LM_##Q(S, v, BSRI_LP_##Q(a, m * rs + k), m);   \
+    d##m = BSRI_FMA_##S(v, y, d##m);
+#define BSRI_LD_END(Q, S, m)                                                                                              \
+    BSRI_STORE_##S(sums + (r + m) * BSRI_L_##S,                                                                           \
+                   BSRI_FMA_##S(BSRI_SET1_##S(BSRI_LS_##Q(scale[r + m])), d##m, BSRI_LOAD_##S(sums + (r + m) * BSRI_L_##S)));
+#define BSRI_LD_ROWS(Q, S, MR)                                      \
+    for (; r + MR <= rows; r += MR, a = BSRI_LP_##Q(a, MR * rs)) {  \
+        BSRI_R_##MR(BSRI_LD_BEGIN, Q, S)                            \
+        for (k = 0; k < whole; k += BSRI_L_##S) {                   \
+            const BSRI_V_##S y = BSRI_LOAD_##S(x + k);              \
+            BSRI_R_##MR(BSRI_LD_SUM, Q, S)                          \
+        }                                                           \
+        if (tail) {                                                 \
+            BSRI_V_##S y, v;                                        \
+            BSRI_LOADM_##S(y, x + k, mask);                         \
+            BSRI_R_##MR(BSRI_LD_PART, Q, S)                         \
+        }                                                           \
+        BSRI_R_##MR(BSRI_LD_END, Q, S)                              \
+    }
+#define BSRI_DEFINE_LOW_DOTS(Q, S, ISA)                                                                                     \
+    BSRI_A_##ISA static void bsri_low_##Q##_##S(const bsri_low *low, const uint8_t *a, int64_t rs, int64_t rows, int64_t n, \
+                                                const float *x, const float *scale, const float *zero, float *sums) {       \
+        const float *zeros = (const float *)(const void *)bsri_zeros;                                                       \
+        const int tail = (int)(n % BSRI_L_##S), middle = low->middle, after = low->job->zero_after;                         \
+        const int64_t whole = n - tail;                                                                                     \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                        \
+        const BSRI_V_##S table = BSRI_TABLE_##S;                                                                            \
+        int64_t r = 0, k;                                                                                                   \
+        BSRI_LD_ROWS(Q, S, 4)                                                                                               \
+        BSRI_LD_ROWS(Q, S, 1)                                                                                               \
+        (void)table, (void)after, (void)zero;                                                                               \
+    }
+#define BSRI_LOW_SOURCES(X) X(k, v2f, v2) X(e, v2f, v2) X(g, v2f, v2) X(u, v2f, v2) X(k, v5f, v5) X(e, v5f, v5) X(g, v5f, v5) X(u, v5f, v5)
+BSRI_LOW_SOURCES(BSRI_DEFINE_LOW_DOTS)
+BSRI_A_v2 static void bsri_low_add_v2f(float *c, const float *sums, int64_t rows) {
+    for (; rows > 0; rows--, sums += 8) *c++ += bsri_sum_v2f(BSRI_LOAD_v2f(sums));
+}
+BSRI_A_v5 static void bsri_low_add_v5f(float *c, const float *sums, int64_t rows) {
+    for (; rows > 0; rows--, sums += 16) *c++ += bsri_sum_v5f(BSRI_LOAD_v5f(sums));
+}
+/* One entry's rows [row, row + rows) times x, group by group of scales: of the block's `block`-th, the first of line r and column c
+   of the matrix (or of the block, whose scales are its own). */
+static void bsri_low_entry(const bsri_engine *e, int64_t item, int64_t block, int64_t r, int64_t c, const uint8_t *a, int64_t rows,
+                           const float *x, float *sums) {
+    const bsri_low *low = e->low;
+    const bsri_product *job = low->job;
+    const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
+    const int wide = e->isa == BSR_ISA_AVX512, any = s->of.data != NULL;
+    const int64_t rs = low->pairs ? 2 * low->side.rs : low->side.rs;
+    float scale[BSRI_TILE_ROWS], zero[BSRI_TILE_ROWS];
+    int64_t k, n;
+    for (k = 0; k < rows && !any; k++) scale[k] = 1, zero[k] = 0;
+    for (k = 0; k < e->bc; k += n, x += n) {
+        const uint8_t *p = a + (low->pairs ? k / 2 : k);
+        n = e->bc - k;
+        if (any) n = bsri_min(n, s->along_group - (c + k) % s->along_group);
+        if (any) bsri_low_line(e, item, block, r, rows, c + k, scale, zero);
+        if (low->pairs) (wide ? bsri_low_u_v5f : bsri_low_u_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else if (job->a->dtype == BSR_I8) (wide ? bsri_low_k_v5f : bsri_low_k_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else if (job->a->dtype == BSR_E4M3) (wide ? bsri_low_e_v5f : bsri_low_e_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else (wide ? bsri_low_g_v5f : bsri_low_g_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+    }
+}
+#endif
+static void bsri_low_dots(const bsri_engine *e, bsri_work *w, const bsri_low_run *run, const char *b, int64_t row, int64_t rows) {
+#if BSRI_X86
+    const bsri_low *low = e->low;
+    const int own = low->job->a_scales.blocks || low->job->a_zeros.blocks, wide = e->isa == BSR_ISA_AVX512;
+    const int64_t step = bsri_step(0, e->bc, e->b_rs), room = BSRI_LOW_BYTES / 4 / (e->bc * w->cols);
+    BSRI_ALIGN64 float sums[BSRI_TILE_ROWS * BSRI_LANES_MAX];
+    int64_t p = 0, q, j, stop;
+    int t;
+    for (t = 0; t < run->tiles; t++)
+        for (; p < run->line[t + 1]; p = stop) {
+            stop = w->b.direct ? run->line[t + 1] : bsri_min(run->line[t + 1], p + room);
+            if (!w->b.direct)
+                bsri_few_pack(w, &w->b, b, run->col, step, p, stop, w->cols, w->b.cs, e->bc, w->b.rs, w->b_pack);
+            for (j = 0; j < w->cols; j++) {
+                float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, j * BSRI_FEW_LINE + w->first + (run->tile + t - run->start) * rows);
+                memset(sums, 0, sizeof *sums * BSRI_LANES_MAX * (size_t)rows);
+                for (q = p; q < stop; q++) {
+                    const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
+                    const float *x = w->b.direct ? (const float *)(const void *)b + run->col[q] * step + j * w->b.cs
+                                                 : (const float *)(const void *)w->b_pack + ((q - p) * w->cols + j) * e->bc;
+                    bsri_low_entry(e, run->item, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
+                                   (const uint8_t *)run->values + block * low->block + row * low->side.rs, rows, x, sums);
+                }
+                if (wide) bsri_low_add_v5f(c, sums, rows);
+                else bsri_low_add_v2f(c, sums, rows);
+            }
+        }
+#else
+    (void)e, (void)w, (void)run, (void)b, (void)row, (void)rows;
+#endif
+}
 /* The run's products are added. b: row run->below of its blocks. */
 static void bsri_low_go(const bsri_engine *e, bsri_work *w, bsri_low_run *run, const char *b, int64_t row, int64_t rows) {
     const bsri_low *x = e->low;
@@ -8317,6 +8484,10 @@ static void bsri_low_go(const bsri_engine *e, bsri_work *w, bsri_low_run *run, c
     bsri_side *side = e->turned ? &w->b : &w->a;
     bsri_entry list[BSRI_LIST];
     int64_t k, kc, i, j, n;
+    if (x->dots) {
+        bsri_low_dots(e, w, run, b, row, rows);
+        return;
+    }
     for (k = 0; k < e->bc; k += kc, b += kc * e->b_rs * size) {
         const char *const a = (const char *)run->numbers;
         kc = bsri_min(x->line, e->bc - k), w->inner = kc;
@@ -8351,7 +8522,7 @@ static int bsri_low_take(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsr
     int64_t block, below;
     if (run->in_order && n > 0) { /* the index is the list */
         if (!run->n) run->block = c->at, run->below = 0, run->col = (const int32_t *)c->col + c->at;
-        run->n += (int32_t)n, c->at += n;
+        run->n += (int32_t)n, c->at = run->block + run->n;
     }
     while (run->n < most && bsri_scaled_next(e, c, tile, &block, &below)) {
         if (!run->n) run->block = block, run->below = below, run->col = run->row;
@@ -8414,6 +8585,11 @@ static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
     if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
     e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
     x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
+    if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
+        x->side.cs != 1 || (!x->pairs && x->job->a_zeros.of.data) || e->width > 1 || e->bc < 4 * bsri_lanes(e->isa, BSR_F32))
+        return;
+    x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
+    if (x->dots) x->most = bsri_max(1, bsri_min(BSRI_COUNTED, 2 * BSRI_LOW_BYTES / (e->sub_rows * e->bc)));
 }
 
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
