@@ -8146,20 +8146,21 @@ static void bsri_scaled_task(void *arg, int64_t task) {
 }
 
 /* --- weights of fewer bits: runs of blocks become numbers of the sums' type, then are multiplied as any others --- */
-enum { BSRI_LOW_BYTES = BSRI_TILE_ROWS * BSRI_DEPTH_BYTES, BSRI_LOW_WIDE = 8, BSRI_LOW_PATTERN = BSRI_LOW_WIDE * BSRI_TILE_ROWS };
+enum { BSRI_LOW_BYTES = BSRI_TILE_ROWS * BSRI_DEPTH_BYTES, BSRI_LOW_WIDE = 16, BSRI_LOW_PATTERN = BSRI_LOW_BYTES / 16 };
 typedef struct bsri_low {
     const bsri_product *job; /* as it was asked for; null: not of weights */
     bsri_product plain;      /* what runs: packed blocks of numbers of the sums' type */
     bsr_matrix pieces;
     bsri_side side;          /* what is stored, by its own rows and columns; pairs: bytes, of two columns each */
-    int64_t block;
+    int64_t block, scale, zero; /* elements from block to block; bytes, of scales and zero points (0: they go by the matrix) */
     int64_t line, most;      /* products of an entry, and entries, whose numbers are made at once */
     int32_t pairs, middle;   /* pairs: of 4 bits, less middle */
     int32_t dots, reserved;  /* read where they are, no numbers are made */
 } bsri_low;
 /* Entries whose numbers are made at once, those of tiles that follow each other. */
 typedef struct bsri_low_run {
-    int64_t start, item;        /* the first tile, their problem item */
+    int64_t start;              /* the first tile */
+    const char *scale, *zero;   /* of their problem item, or of its first block; null: none */
     int64_t tile, block, below; /* of the first entry: its tile, its block; a row of blocks of b */
     const char *values;
     int32_t n, tiles, in_order, reserved;
@@ -8168,8 +8169,8 @@ typedef struct bsri_low_run {
     int32_t at[BSRI_COUNTED], row[BSRI_COUNTED]; /* blocks, less `block`, and those rows; in order: not set */
     BSRI_ALIGN64 double numbers[BSRI_LOW_BYTES / 8];
 } bsri_low_run;
-/* Numbers become scale (x + zero), or (after) scale x + zero. Rows: of n, each with a scale of its own. Pattern: n numbers again
-   and again, each with its own. */
+/* Numbers become scale (x + zero), or (after) scale x + zero. Rows: of n, each with a scale of its own. Pattern: n numbers,
+   each with its own. */
 #define BSRI_DEFINE_LOW(S, ISA, NV)                                                                                         \
     BSRI_A_##ISA static void bsri_low_rows_##S(void *px, int64_t ld, int64_t rows, int64_t n, const void *pscale,           \
                                                const void *pzero, int after) {                                              \
@@ -8189,21 +8190,18 @@ typedef struct bsri_low_run {
             for (; j < n; j++) x[j] = after ? x[j] * scale[i] + zero[i] : (x[j] + zero[i]) * scale[i];                      \
         }                                                                                                                   \
     }                                                                                                                       \
-    BSRI_A_##ISA static void bsri_low_pattern_##S(void *px, int64_t all, int64_t n, const void *pscale, const void *pzero,  \
-                                                  int after) {                                                              \
+    BSRI_A_##ISA static void bsri_low_pattern_##S(void *px, int64_t n, const void *pscale, const void *pzero, int after) {  \
         const BSRI_T_##S *scale = (const BSRI_T_##S *)pscale, *zero = (const BSRI_T_##S *)pzero;                            \
         const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                                \
+        const int64_t whole = n - n % BSRI_L_##S;                                                                           \
         BSRI_T_##S *x = (BSRI_T_##S *)px;                                                                                   \
         int64_t j;                                                                                                          \
-        for (; all > 0; all -= n, x += n) {                                                                                 \
-            const int64_t some = all < n ? all : n, whole = some - some % BSRI_L_##S;                                       \
-            for (j = 0; j < whole; j += BSRI_L_##S) {                                                                       \
-                const BSRI_V_##S s = BSRI_LOAD_##S(scale + j), z = BSRI_LOAD_##S(zero + j), v = BSRI_LOAD_##S(x + j);       \
-                if (after) BSRI_STORE_##S(x + j, BSRI_FMA_##S(s, v, z));                                                    \
-                else BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, v, z)));                                       \
-            }                                                                                                               \
-            for (; j < some; j++) x[j] = after ? x[j] * scale[j] + zero[j] : (x[j] + zero[j]) * scale[j];                   \
+        for (j = 0; j < whole; j += BSRI_L_##S) {                                                                           \
+            const BSRI_V_##S s = BSRI_LOAD_##S(scale + j), z = BSRI_LOAD_##S(zero + j), v = BSRI_LOAD_##S(x + j);           \
+            if (after) BSRI_STORE_##S(x + j, BSRI_FMA_##S(s, v, z));                                                        \
+            else BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, v, z)));                                           \
         }                                                                                                                   \
+        for (; j < n; j++) x[j] = after ? x[j] * scale[j] + zero[j] : (x[j] + zero[j]) * scale[j];                          \
     }
 BSRI_DEFINE_LOW(v0f, v0, 1)
 BSRI_DEFINE_LOW(v0d, v0, 1)
@@ -8216,76 +8214,87 @@ static void bsri_low_rows(int isa, int compute, void *x, int64_t ld, int64_t row
     if (compute == BSR_F64) bsri_low_rows_v0d(x, ld, rows, n, scale, zero, after);
     else BSRI_PICK(isa, f, bsri_low_rows_v, (x, ld, rows, n, scale, zero, after));
 }
-/* Each pattern stands in BSRI_LOW_PATTERN numbers, n of them; short ones are repeated there first. */
-static void bsri_low_pattern(int isa, int compute, void *x, int64_t all, int64_t n, char *scale, char *zero, int after) {
-    const size_t size = bsr_dtype_size(compute);
-    for (; n < 32 && n < all; n *= 2)
-        memcpy(scale + (size_t)n * size, scale, (size_t)n * size), memcpy(zero + (size_t)n * size, zero, (size_t)n * size);
-    if (compute == BSR_F64) bsri_low_pattern_v0d(x, all, n, scale, zero, after);
-    else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, all, n, scale, zero, after));
+static void bsri_low_pattern(int isa, int compute, void *x, int64_t n, const void *scale, const void *zero, int after) {
+    if (compute == BSR_F64) bsri_low_pattern_v0d(x, n, scale, zero, after);
+    else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, n, scale, zero, after));
 }
-/* Scales (or zero points; from: of the item or the block, null: `none`) of rows of what is stored, at one column. */
-static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const char *from, double none, int64_t row, int64_t rows,
-                          int64_t col, void *to) {
-    const int compute = e->job->compute;
-    int64_t i, end, at = 0;
-    double v = none;
-    if (from) at = bsri_divide(col, s->along_group) * s->along;
-    if (from && s->line_group == 1) {
-        bsri_row_load(e->isa, compute, to, bsri_at(from, s->of.dtype, at + row * s->line), s->of.dtype, s->line, rows);
+/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
+static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
+    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
+    if (*n > left) *n = left;
+    return g;
+}
+/* Scales, or zero points (from: of the item or the block), of rows [row, row + rows) at columns [col, col + cols) times `sign`:
+   each row's stand `step` numbers apart, `cols` of them. */
+static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const char *from, int sign, int64_t row, int64_t rows,
+                          int64_t col, int64_t cols, int64_t step, void *to) {
+    const int wide = e->job->compute == BSR_F64, plain = s->of.dtype == BSR_F32;
+    int64_t i, j, l, n, m;
+    if (s->line_group == 1 && step == 1 && sign > 0) { /* one for each row */
+        n = 1, i = bsri_low_group(s->along_group, col, &n) * s->along + row * s->line;
+        bsri_row_load(e->isa, e->job->compute, to, bsri_at(from, s->of.dtype, i), s->of.dtype, s->line, rows);
         return;
     }
-    for (i = 0; i < rows;) {
-        const int64_t group = from ? bsri_divide(row + i, s->line_group) : 0;
-        end = from ? bsri_min(rows, i + s->line_group - (row + i - group * s->line_group)) : rows;
-        if (from) v = bsri_load_f64(from, s->of.dtype, at + group * s->line);
-        for (; i < end; i++)
-            if (compute == BSR_F64) ((double *)to)[i] = v;
-            else ((float *)to)[i] = (float)v;
+    for (j = 0; j < cols; j += n) {
+        int64_t at;
+        n = cols - j, at = bsri_low_group(s->along_group, col + j, &n) * s->along;
+        for (i = 0; i < rows;) {
+            int64_t place, down;
+            double v;
+            m = rows - i, place = at + bsri_low_group(s->line_group, row + i, &m) * s->line;
+            v = (double)sign * (plain ? (double)((const float *)(const void *)from)[place] : bsri_load_f64(from, s->of.dtype, place));
+            down = n == step ? m : 1; /* rows that stand together */
+            for (; m > 0; m -= down, i += down)
+                for (l = i * step + j; l < i * step + j + down * n; l++)
+                    if (wide) ((double *)to)[l] = v;
+                    else ((float *)to)[l] = (float)v;
+        }
     }
 }
-/* Both for rows [row, row + rows) of a block at column col. What is subtracted changes its sign. */
-static void bsri_low_line(const bsri_engine *e, int64_t item, int64_t block, int64_t row, int64_t rows, int64_t col, void *scale,
-                          void *zero) {
-    const bsri_product *job = e->low->job;
+/* Both, of a stored block or of what the item's matrix has there; absent ones leave what stands there, 1 and 0. What is subtracted
+   changes its sign. */
+static void bsri_low_line(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t row, int64_t rows, int64_t col,
+                          int64_t cols, int64_t step, void *scale, void *zero) {
+    const bsri_low *x = e->low;
+    const bsri_product *job = x->job;
+    if (run->scale) bsri_low_read(e, &job->a_scales, run->scale + block * x->scale, 1, row, rows, col, cols, step, scale);
+    if (run->zero)
+        bsri_low_read(e, &job->a_zeros, run->zero + block * x->zero, job->zero_after ? 1 : -1, row, rows, col, cols, step, zero);
+}
+static void bsri_low_clear(int compute, int64_t n, void *scale, void *zero) {
     int64_t i;
-    bsri_low_read(e, &job->a_scales, bsri_scales_from(&job->a_scales, &job->batch, item, block), 1.0, row, rows, col, scale);
-    bsri_low_read(e, &job->a_zeros, bsri_scales_from(&job->a_zeros, &job->batch, item, block), 0.0, row, rows, col, zero);
-    for (i = 0; i < rows && !job->zero_after; i++)
-        if (job->compute == BSR_F64) ((double *)zero)[i] = -((double *)zero)[i];
-        else ((float *)zero)[i] = -((float *)zero)[i];
+    memset(zero, 0, (size_t)n * bsr_dtype_size(compute));
+    for (i = 0; i < n; i++)
+        if (compute == BSR_F64) ((double *)scale)[i] = 1.0;
+        else ((float *)scale)[i] = 1.0f;
 }
-/* The same, n times each; the next row's stand `step` on. */
-static void bsri_low_fill(const bsri_engine *e, int64_t item, int64_t block, int64_t row, int64_t rows, int64_t col, int64_t n,
-                          int64_t step, char *scale, char *zero) {
-    const size_t size = bsr_dtype_size(e->job->compute);
-    BSRI_ALIGN64 double s[BSRI_TILE_ROWS], z[BSRI_TILE_ROWS];
-    int64_t i, j;
-    bsri_low_line(e, item, block, row, rows, col, s, z);
-    for (i = 0; i < rows; i++)
-        for (j = i * step; j < i * step + n; j++) {
-            bsri_move_element(scale + (size_t)j * size, (const char *)s + (size_t)i * size, size);
-            bsri_move_element(zero + (size_t)j * size, (const char *)z + (size_t)i * size, size);
-        }
+/* From number `at` on, n numbers `times` times. */
+static void bsri_low_repeat(char *scale, char *zero, int64_t at, int64_t n, int64_t times, int64_t size) {
+    const size_t all = (size_t)(n * times * size);
+    size_t have, more;
+    scale += at * size, zero += at * size;
+    for (have = (size_t)(n * size); have < all; have += more)
+        more = all - have < have ? all - have : have, memcpy(scale + have, scale, more), memcpy(zero + have, zero, more);
 }
-/* [begin, end): lines that share n lines' scales from `at` on: their group, where they are of one. */
-static void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t *begin, int64_t *end) {
-    const int64_t first = bsri_divide(at, group) * group;
-    const int one = n <= group - (at - first);
-    *begin = one ? first : at, *end = one ? (group < INT64_MAX - first ? first + group : INT64_MAX) : at + n;
+/* [begin, end): where n lines have the scales of those from `at` on: their group, where they are of one. */
+static inline void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t *begin, int64_t *end) {
+    int64_t left = INT64_MAX;
+    const int64_t first = bsri_low_group(group, at, &left) * group;
+    *begin = n <= left ? first : at, *end = n <= left ? at + left : at + n;
 }
 /* Rows [row, row + rows) and columns [col, col + cols) of each stored block. Wide pieces go row by row within groups; of others
-   each number gets its scale, and pieces that follow each other often have the same. */
-static void bsri_low_scale(const bsri_engine *e, bsri_low_run *run, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+   each number gets its scale, as many pieces at a time as there is room for: those that follow each other often have the same. */
+static void bsri_low_scale(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
+                           int64_t cols) {
     const bsri_product *job = e->low->job;
     const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
     const int64_t each = rows * cols, br = s->blocks ? 0 : job->a->block_rows, bc = s->blocks ? 0 : job->a->block_cols;
-    const int dtype = job->compute, size = (int)bsr_dtype_size(dtype), after = job->zero_after;
-    BSRI_ALIGN64 double scale[BSRI_LOW_PATTERN], zero[BSRI_LOW_PATTERN];
-    char *const ps = (char *)scale, *const pz = (char *)zero;
-    const int wide = cols >= BSRI_LOW_WIDE || rows > BSRI_TILE_ROWS;
-    int64_t begin[2] = {0, 0}, end[2] = {-1, -1}, first = 0, p = 0, i, j, n;
+    const int wide = cols >= BSRI_LOW_WIDE || rows > BSRI_TILE_ROWS, dtype = job->compute, after = job->zero_after;
+    const int64_t size = (int64_t)bsr_dtype_size(dtype), room = wide ? 1 : BSRI_LOW_PATTERN / each;
+    char *const ps = (char *)w->a_pack, *const pz = (char *)(w->a_pack + BSRI_LOW_PATTERN); /* nothing is packed there */
+    int64_t begin[2] = {0, 0}, end[2] = {-1, -1}, first = 0, same = 0, p = 0, i, j, n; /* first of those at hand, of those alike */
     int t;
+    bsri_low_clear(dtype, wide ? BSRI_TILE_ROWS : bsri_min(BSRI_LOW_PATTERN, run->n * each), ps, pz);
     for (t = 0; t < run->tiles; t++)
         for (; p < run->line[t + 1]; p++) {
             const int64_t block = run->block + (run->in_order ? p : run->at[p]), below = run->below + run->col[p];
@@ -8294,22 +8303,26 @@ static void bsri_low_scale(const bsri_engine *e, bsri_low_run *run, int64_t row,
             for (i = 0; i < rows && wide; i += BSRI_TILE_ROWS)
                 for (j = 0; j < cols; j += n) {
                     const int64_t some = bsri_min(BSRI_TILE_ROWS, rows - i);
-                    n = bsri_min(cols - j, s->along_group - (c + j) % s->along_group);
-                    bsri_low_line(e, run->item, block, r + i, some, c + j, ps, pz);
+                    n = cols - j, bsri_low_group(s->along_group, c + j, &n);
+                    bsri_low_line(e, run, block, r + i, some, c + j, 1, 1, ps, pz);
                     bsri_low_rows(e->isa, dtype, bsri_at(run->numbers, dtype, p * each + i * cols + j), cols, some, n, ps, pz,
                                   after);
                 }
             if (wide) continue;
-            if (!s->blocks && r >= begin[0] && r + rows <= end[0] && c >= begin[1] && c + cols <= end[1]) continue;
-            bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, each, ps, pz, after);
-            bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]), bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
-            for (j = 0, first = p; j < cols; j += n) {
-                n = bsri_min(cols - j, s->along_group - (c + j) % s->along_group);
-                bsri_low_fill(e, run->item, block, r, rows, c + j, n, cols, ps + j * size, pz + j * size);
+            if (p - first == room) {
+                bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+                bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, ps, pz, after);
+                first = p, end[0] = -1;
             }
+            if (!s->blocks && r >= begin[0] && r + rows <= end[0] && c >= begin[1] && c + cols <= end[1]) continue;
+            if (p > first) bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+            same = p;
+            bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]), bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
+            bsri_low_line(e, run, block, r, rows, c, cols, cols, ps + (p - first) * each * size, pz + (p - first) * each * size);
         }
-    if (!wide)
-        bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, each, ps, pz, after);
+    if (wide || p == first) return;
+    bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+    bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, ps, pz, after);
 }
 /* The same piece of each entry's block as numbers, packed by rows of what is stored. */
 static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
@@ -8332,7 +8345,7 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
         bsri_pairs_load(e->isa, w->compute, run->numbers, whole ? (const uint8_t *)from : (const uint8_t *)w->raw,
                         run->n * rows * cols, x->middle);
     }
-    if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, run, row, rows, col, cols);
+    if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
 }
 /* Few columns by dots, rows of whole vectors: numbers are made as they are loaded. Rows of n stored numbers times x; what belongs
    to a row of `sums` is added up when the line ends. Scales: of i8 and f8 they meet a row's sum, those of pairs make the table. */
@@ -8423,7 +8436,7 @@ BSRI_A_v5 static void bsri_low_add_v5f(float *c, const float *sums, int64_t rows
 }
 /* One entry's rows [row, row + rows) times x, group by group of scales: of the block's `block`-th, the first of line r and column c
    of the matrix (or of the block, whose scales are its own). */
-static void bsri_low_entry(const bsri_engine *e, int64_t item, int64_t block, int64_t r, int64_t c, const uint8_t *a, int64_t rows,
+static void bsri_low_entry(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t r, int64_t c, const uint8_t *a, int64_t rows,
                            const float *x, float *sums) {
     const bsri_low *low = e->low;
     const bsri_product *job = low->job;
@@ -8432,12 +8445,11 @@ static void bsri_low_entry(const bsri_engine *e, int64_t item, int64_t block, in
     const int64_t rs = low->pairs ? 2 * low->side.rs : low->side.rs;
     float scale[BSRI_TILE_ROWS], zero[BSRI_TILE_ROWS];
     int64_t k, n;
-    for (k = 0; k < rows && !any; k++) scale[k] = 1, zero[k] = 0;
+    bsri_low_clear(BSR_F32, rows, scale, zero);
     for (k = 0; k < e->bc; k += n, x += n) {
         const uint8_t *p = a + (low->pairs ? k / 2 : k);
         n = e->bc - k;
-        if (any) n = bsri_min(n, s->along_group - (c + k) % s->along_group);
-        if (any) bsri_low_line(e, item, block, r, rows, c + k, scale, zero);
+        if (any) bsri_low_group(s->along_group, c + k, &n), bsri_low_line(e, run, block, r, rows, c + k, 1, 1, scale, zero);
         if (low->pairs) (wide ? bsri_low_u_v5f : bsri_low_u_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
         else if (job->a->dtype == BSR_I8) (wide ? bsri_low_k_v5f : bsri_low_k_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
         else if (job->a->dtype == BSR_E4M3) (wide ? bsri_low_e_v5f : bsri_low_e_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
@@ -8465,7 +8477,7 @@ static void bsri_low_dots(const bsri_engine *e, bsri_work *w, const bsri_low_run
                     const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
                     const float *x = w->b.direct ? (const float *)(const void *)b + run->col[q] * step + j * w->b.cs
                                                  : (const float *)(const void *)w->b_pack + ((q - p) * w->cols + j) * e->bc;
-                    bsri_low_entry(e, run->item, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
+                    bsri_low_entry(e, run, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
                                    (const uint8_t *)run->values + block * low->block + row * low->side.rs, rows, x, sums);
                 }
                 if (wide) bsri_low_add_v5f(c, sums, rows);
@@ -8549,7 +8561,9 @@ static void bsri_low_sums(const bsri_engine *e, bsri_work *w, int64_t item, int6
     for (r = 0; r < e->reduce; r++) {
         bsri_sum_step s = bsri_step_of(e, item, r);
         const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
-        s.a = job->a, run.item = s.item, run.n = run.tiles = 0, run.tile = tile;
+        s.a = job->a, run.n = run.tiles = 0, run.tile = tile;
+        run.scale = bsri_scales_from(&job->a_scales, &job->batch, s.item, 0);
+        run.zero = bsri_scales_from(&job->a_zeros, &job->batch, s.item, 0);
         for (i = 0; i < count; i++) {
             bsri_cursor c;
             memset(&c, 0, sizeof c);
@@ -8575,18 +8589,22 @@ static const bsri_product *bsri_low_job(bsri_low *x, const bsri_product *job) {
     bsri_value_strides(job->a, s);
     x->pairs = job->a->dtype == BSR_U4, x->middle = !job->a_zeros.of.data || job->zero_after ? 8 : 0;
     x->block = s[0];
+    if (job->a_scales.blocks) x->scale = job->a_scales.block * (int64_t)bsr_dtype_size(job->a_scales.of.dtype);
+    if (job->a_zeros.blocks) x->zero = job->a_zeros.block * (int64_t)bsr_dtype_size(job->a_zeros.of.dtype);
     bsri_side_set(&x->side, job->compute, job->a->dtype, job->a->block_rows == 1 ? job->a->block_cols : s[1],
                   job->a->block_cols == 1 ? 1 : s[2]);
     return &x->plain;
 }
 /* What a tile's rows leave of scratch is shared by products and entries. */
 static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
+    const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
+    const int odd = s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols; /* pairs lie in two groups */
     const int64_t room = BSRI_LOW_BYTES / (int64_t)bsr_dtype_size(x->plain.compute);
     if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
     e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
     x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
     if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
-        x->side.cs != 1 || (!x->pairs && x->job->a_zeros.of.data) || e->width > 1 || e->bc < 4 * bsri_lanes(e->isa, BSR_F32))
+        x->side.cs != 1 || (x->pairs ? odd : x->job->a_zeros.of.data != NULL) || e->width > 1 || e->bc < 4 * bsri_lanes(e->isa, BSR_F32))
         return;
     x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
     if (x->dots) x->most = bsri_max(1, bsri_min(BSRI_COUNTED, 2 * BSRI_LOW_BYTES / (e->sub_rows * e->bc)));
