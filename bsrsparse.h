@@ -5553,7 +5553,8 @@ BSRI_A_v5 static inline __m512 bsri_c5_e4m3(__m128i x) {
     const __m256i most = _mm256_set1_epi16(0x3f80);
     const __m256i h = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(x), 7), _mm256_set1_epi16((short)0xbf80));
     const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, most), most);
-    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_mask_mov_epi16(h, nan, _mm256_or_si256(h, _mm256_set1_epi16(0x7c00)))), _mm512_set1_ps(256.0f));
+    const __m256i number = _mm256_mask_mov_epi16(h, nan, _mm256_or_si256(h, _mm256_set1_epi16(0x7c00)));
+    return _mm512_mul_ps(_mm512_cvtph_ps(number), _mm512_set1_ps(256.0f));
 }
 BSRI_DEFINE_CONVERT(bsri_e4m3_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, bsri_c2_e4m3, BSRI_LOAD64, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_e5m2_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, BSRI_C2_E5M2, BSRI_LOAD64, BSRI_TAIL_COPY)
@@ -8242,7 +8243,8 @@ static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const cha
             int64_t place, down;
             double v;
             m = rows - i, place = at + bsri_low_group(s->line_group, row + i, &m) * s->line;
-            v = (double)sign * (plain ? (double)((const float *)(const void *)from)[place] : bsri_load_f64(from, s->of.dtype, place));
+            v = plain ? (double)((const float *)(const void *)from)[place] : bsri_load_f64(from, s->of.dtype, place);
+            v *= (double)sign;
             down = n == step ? m : 1; /* rows that stand together */
             for (; m > 0; m -= down, i += down)
                 for (l = i * step + j; l < i * step + j + down * n; l++)
@@ -8251,8 +8253,8 @@ static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const cha
         }
     }
 }
-/* Both, of a stored block or of what the item's matrix has there; absent ones leave what stands there, 1 and 0. What is subtracted
-   changes its sign. */
+/* Both, of a stored block or of what the item's matrix has there; absent ones leave what stands there, 1 and 0. What is
+   subtracted changes its sign. */
 static void bsri_low_line(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t row, int64_t rows, int64_t col,
                           int64_t cols, int64_t step, void *scale, void *zero) {
     const bsri_low *x = e->low;
@@ -8292,8 +8294,9 @@ static void bsri_low_scale(const bsri_engine *e, bsri_work *w, bsri_low_run *run
     const int wide = cols >= BSRI_LOW_WIDE || rows > BSRI_TILE_ROWS, dtype = job->compute, after = job->zero_after;
     const int64_t size = (int64_t)bsr_dtype_size(dtype), room = wide ? 1 : BSRI_LOW_PATTERN / each;
     char *const ps = (char *)w->a_pack, *const pz = (char *)(w->a_pack + BSRI_LOW_PATTERN); /* nothing is packed there */
-    int64_t begin[2] = {0, 0}, end[2] = {-1, -1}, first = 0, same = 0, p = 0, i, j, n; /* first of those at hand, of those alike */
+    int64_t begin[2] = {0, 0}, end[2] = {-1, -1}, first = 0, same = 0, p = 0, i, j, n;
     int t;
+    /* first: of the pieces at hand; same: of the last of them, which are alike */
     bsri_low_clear(dtype, wide ? BSRI_TILE_ROWS : bsri_min(BSRI_LOW_PATTERN, run->n * each), ps, pz);
     for (t = 0; t < run->tiles; t++)
         for (; p < run->line[t + 1]; p++) {
@@ -8317,8 +8320,10 @@ static void bsri_low_scale(const bsri_engine *e, bsri_work *w, bsri_low_run *run
             if (!s->blocks && r >= begin[0] && r + rows <= end[0] && c >= begin[1] && c + cols <= end[1]) continue;
             if (p > first) bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
             same = p;
-            bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]), bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
-            bsri_low_line(e, run, block, r, rows, c, cols, cols, ps + (p - first) * each * size, pz + (p - first) * each * size);
+            bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]);
+            bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
+            n = (p - first) * each * size;
+            bsri_low_line(e, run, block, r, rows, c, cols, cols, ps + n, pz + n);
         }
     if (wide || p == first) return;
     bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
@@ -8348,7 +8353,7 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
     if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
 }
 /* Few columns by dots, rows of whole vectors: numbers are made as they are loaded. Rows of n stored numbers times x; what belongs
-   to a row of `sums` is added up when the line ends. Scales: of i8 and f8 they meet a row's sum, those of pairs make the table. */
+   to a row of `sums` is added up when the line ends. Scales of i8 and f8 meet a row's sum, those of pairs make the table. */
 #if BSRI_X86
 #define BSRI_IN_k_v2f(p) BSRI_C2_I8(BSRI_LOAD64(p))
 #define BSRI_IN_k_v5f(p) BSRI_C5_I8(BSRI_LOAD128(p))
@@ -8358,8 +8363,9 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
 #define BSRI_ROW_v5f(m)                                                                        \
     const __m512 s##m = _mm512_set1_ps(scale[r + m]), z##m = _mm512_set1_ps(zero[r + m]);      \
     const __m512 table##m = after ? _mm512_fmadd_ps(s##m, table, z##m) : _mm512_mul_ps(s##m, _mm512_add_ps(table, z##m));
-#define BSRI_PAIRS_v2f(x, m) \
-    (after ? _mm256_fmadd_ps(s##m, _mm256_sub_ps(x, table), z##m) : _mm256_mul_ps(s##m, _mm256_add_ps(_mm256_sub_ps(x, table), z##m)))
+#define BSRI_PAIRS_v2f(x, m)                                       \
+    (after ? _mm256_fmadd_ps(s##m, _mm256_sub_ps(x, table), z##m)  \
+           : _mm256_mul_ps(s##m, _mm256_add_ps(_mm256_sub_ps(x, table), z##m)))
 #define BSRI_TABLE_v2f _mm256_set1_ps((float)middle)
 #define BSRI_TABLE_v5f _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps((float)middle))
 /* Of a source: a number's place, what a row needs, its vector at p, the first n of it, a row's sum. */
@@ -8426,18 +8432,21 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
         BSRI_LD_ROWS(Q, S, 1)                                                                                               \
         (void)table, (void)after, (void)zero;                                                                               \
     }
-#define BSRI_LOW_SOURCES(X) X(k, v2f, v2) X(e, v2f, v2) X(g, v2f, v2) X(u, v2f, v2) X(k, v5f, v5) X(e, v5f, v5) X(g, v5f, v5) X(u, v5f, v5)
-BSRI_LOW_SOURCES(BSRI_DEFINE_LOW_DOTS)
+#define BSRI_LOW_OF(S, ISA)                                         \
+    BSRI_DEFINE_LOW_DOTS(k, S, ISA) BSRI_DEFINE_LOW_DOTS(e, S, ISA) \
+    BSRI_DEFINE_LOW_DOTS(g, S, ISA) BSRI_DEFINE_LOW_DOTS(u, S, ISA)
+BSRI_LOW_OF(v2f, v2)
+BSRI_LOW_OF(v5f, v5)
 BSRI_A_v2 static void bsri_low_add_v2f(float *c, const float *sums, int64_t rows) {
     for (; rows > 0; rows--, sums += 8) *c++ += bsri_sum_v2f(BSRI_LOAD_v2f(sums));
 }
 BSRI_A_v5 static void bsri_low_add_v5f(float *c, const float *sums, int64_t rows) {
     for (; rows > 0; rows--, sums += 16) *c++ += bsri_sum_v5f(BSRI_LOAD_v5f(sums));
 }
-/* One entry's rows [row, row + rows) times x, group by group of scales: of the block's `block`-th, the first of line r and column c
-   of the matrix (or of the block, whose scales are its own). */
-static void bsri_low_entry(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t r, int64_t c, const uint8_t *a, int64_t rows,
-                           const float *x, float *sums) {
+/* `rows` rows of one stored block times x, group by group of scales: its first number is in row r and column c of the matrix
+   (or of the block, whose scales are its own). */
+static void bsri_low_entry(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t r, int64_t c, const uint8_t *a,
+                           int64_t rows, const float *x, float *sums) {
     const bsri_low *low = e->low;
     const bsri_product *job = low->job;
     const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
@@ -8471,7 +8480,8 @@ static void bsri_low_dots(const bsri_engine *e, bsri_work *w, const bsri_low_run
             if (!w->b.direct)
                 bsri_few_pack(w, &w->b, b, run->col, step, p, stop, w->cols, w->b.cs, e->bc, w->b.rs, w->b_pack);
             for (j = 0; j < w->cols; j++) {
-                float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, j * BSRI_FEW_LINE + w->first + (run->tile + t - run->start) * rows);
+                const int64_t line = w->first + (run->tile + t - run->start) * rows;
+                float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, j * BSRI_FEW_LINE + line);
                 memset(sums, 0, sizeof *sums * BSRI_LANES_MAX * (size_t)rows);
                 for (q = p; q < stop; q++) {
                     const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
@@ -8604,7 +8614,8 @@ static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
     e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
     x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
     if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
-        x->side.cs != 1 || (x->pairs ? odd : x->job->a_zeros.of.data != NULL) || e->width > 1 || e->bc < 4 * bsri_lanes(e->isa, BSR_F32))
+        x->side.cs != 1 || (x->pairs ? odd : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
+        e->bc < 4 * bsri_lanes(e->isa, BSR_F32)) /* more columns share what is made, short rows the cost of a call */
         return;
     x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
     if (x->dots) x->most = bsri_max(1, bsri_min(BSRI_COUNTED, 2 * BSRI_LOW_BYTES / (e->sub_rows * e->bc)));

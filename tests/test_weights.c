@@ -178,7 +178,8 @@ TEST(one_column) {
         a = weights_of(s, type);
         b = t_random(b_type, a.cols, 1, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
         out = t_output(BSR_F32, a.rows, 1, (int)bt_below(LAYOUTS), NO_BATCH);
-        if (kind < KINDS) sa = scales_of(kind, k / 3 % 3, floats[bt_below(4)], points[bt_below(5)], &a, NO_BATCH), e.a_scales = &sa;
+        if (kind < KINDS)
+            sa = scales_of(kind, k / 3 % 3, floats[bt_below(4)], points[bt_below(5)], &a, NO_BATCH), e.a_scales = &sa;
         want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, &e, BSR_F32, 0);
         if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, &a, &b, &e, &out, &exec)))
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
