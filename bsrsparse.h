@@ -5639,6 +5639,8 @@ static void bsri_tile_move(void *dst, int64_t dr, int64_t dc, const void *src, i
 #define BSRI_SAME(v) (v)
 #define BSRI_C2_BF16(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
 #define BSRI_C5_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
+#define BSRI_C2_I8(x) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x))
+#define BSRI_C5_I8(x) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x))
 #define BSRI_C2_TO_F16(f) _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
 #define BSRI_C5_TO_F16(f) _mm512_maskz_cvtps_ph((__mmask16)0xffff, f, _MM_FROUND_TO_NEAREST_INT)
 #define BSRI_C2_F16_F64(h) _mm256_cvtps_pd(_mm_cvtph_ps(h))
@@ -5667,11 +5669,11 @@ BSRI_A_v2 static inline __m256 bsri_c2_e4m3(__m128i x) {
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(_mm_or_si128(_mm_slli_epi16(v, 7), sign), nan)), _mm256_set1_ps(256.0f));
 }
 BSRI_A_v5 static inline __m512 bsri_c5_e4m3(__m128i x) {
-    const __m256i w = _mm256_cvtepu8_epi16(x), most = _mm256_set1_epi16(0x7f), v = _mm256_and_si256(w, most);
-    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(v, most), _mm256_set1_epi16(0x7c00));
-    const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(w, v), 8);
-    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(v, 7), sign), nan)),
-                         _mm512_set1_ps(256.0f));
+    const __m256i most = _mm256_set1_epi16(0x3f80);
+    const __m256i h = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(x), 7), _mm256_set1_epi16((short)0xbf80));
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, most), most);
+    const __m256i number = _mm256_mask_mov_epi16(h, nan, _mm256_or_si256(h, _mm256_set1_epi16(0x7c00)));
+    return _mm512_mul_ps(_mm512_cvtph_ps(number), _mm512_set1_ps(256.0f));
 }
 BSRI_DEFINE_CONVERT(bsri_e4m3_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, bsri_c2_e4m3, BSRI_LOAD64, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_e5m2_in_v2f, v2, float, uint8_t, 8, _mm256_storeu_ps, BSRI_C2_E5M2, BSRI_LOAD64, BSRI_TAIL_COPY)
@@ -5680,6 +5682,8 @@ BSRI_DEFINE_CONVERT(bsri_e5m2_in_v5f, v5, float, uint8_t, 16, BSRI_SF, BSRI_C5_E
 BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, _mm256_cvtph_ps, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16, BSRI_LOAD128, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, _mm256_cvtepi8_epi32, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_i8_float_v2f, v2, float, int8_t, 8, _mm256_storeu_ps, BSRI_C2_I8, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_i8_float_v5f, v5, float, int8_t, 16, BSRI_SF, BSRI_C5_I8, BSRI_L8, BSRI_TAIL_MASK)
 BSRI_DEFINE_CONVERT(bsri_copy_v2f, v2, float, float, 8, _mm256_storeu_ps, BSRI_SAME, _mm256_loadu_ps, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_f16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, BSRI_C2_TO_F16, _mm256_loadu_ps, BSRI_TAIL_COPY)
 BSRI_DEFINE_CONVERT(bsri_bf16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, bsri_c2_to_bf16, _mm256_loadu_ps, BSRI_TAIL_COPY)
@@ -5754,6 +5758,9 @@ static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const vo
     } else if (dtype == BSR_E5M2) {
         if (wide) bsri_e5m2_in_v5f(f, ld, (const uint8_t *)src, stride, rows, cols);
         else bsri_e5m2_in_v2f(f, ld, (const uint8_t *)src, stride, rows, cols);
+    } else if (dtype == BSR_I8) {
+        if (wide) bsri_i8_float_v5f(f, ld, (const int8_t *)src, stride, rows, cols);
+        else bsri_i8_float_v2f(f, ld, (const int8_t *)src, stride, rows, cols);
     } else {
         return 0;
     }
@@ -5792,6 +5799,8 @@ static void bsri_row_load_any(int compute, void *dst, const void *src, int dtype
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e4m3_to_f32(((const uint8_t *)src)[i * stride]);
     else if (compute == BSR_F32 && dtype == BSR_E5M2)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_e5m2_to_f32(((const uint8_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_I8)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = ((const int8_t *)src)[i * stride];
     else if (compute == BSR_F32)
         for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_load_f32(src, dtype, i * stride);
     else if (compute == BSR_F64)
@@ -5873,6 +5882,52 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
         for (i = 0; i < n; i++) bsri_store_f64(dst, dtype, i * stride, ((const double *)src)[i]);
     } else {
         for (i = 0; i < n; i++) bsri_store_i32(dst, dtype, i * stride, ((const int32_t *)src)[i]);
+    }
+}
+
+/* --- numbers of 4 bits, two to a byte, the even one in the low half, less `middle`: n of them, which is even --- */
+#if BSRI_X86
+BSRI_A_v2 static inline __m256 bsri_c2_pairs(__m128i four) {
+    const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28), low = _mm256_set1_epi32(15);
+    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srlv_epi32(_mm256_broadcastd_epi32(four), shift), low));
+}
+BSRI_A_v2 static inline __m128i bsri_part4(const void *p, int n) {
+    int32_t in = 0;
+    memcpy(&in, p, (size_t)n);
+    return _mm_cvtsi32_si128(in);
+}
+BSRI_A_v2 static int64_t bsri_pairs_v2f(float *to, const uint8_t *from, int64_t n, float middle) {
+    int64_t i;
+    for (i = 0; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_sub_ps(bsri_c2_pairs(bsri_part4(from + i / 2, 4)), _mm256_set1_ps(middle)));
+    return i;
+}
+/* Sixteen, each in the lowest four bits of a lane, which is where a table of all sixteen numbers is read. */
+BSRI_A_v5 static inline __m512i bsri_pairs_at(__m128i eight) {
+    const __m512i half = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i shift = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
+    return _mm512_srlv_epi32(_mm512_permutexvar_epi32(half, _mm512_castsi128_si512(eight)), shift);
+}
+#define BSRI_PAIRS_ALL _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+BSRI_A_v5 static int64_t bsri_pairs_v5f(float *to, const uint8_t *from, int64_t n, float middle) {
+    const __m512 table = _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps(middle));
+    int64_t i;
+    for (i = 0; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(to + i, _mm512_permutexvar_ps(bsri_pairs_at(BSRI_LOAD64(from + i / 2)), table));
+    return i;
+}
+#endif
+static void bsri_pairs_load(int isa, int compute, void *to, const uint8_t *from, int64_t n, int middle) {
+    int64_t i = 0;
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512 && compute == BSR_F32) i = bsri_pairs_v5f((float *)to, from, n, (float)middle);
+    else if (isa == BSR_ISA_AVX2 && compute == BSR_F32) i = bsri_pairs_v2f((float *)to, from, n, (float)middle);
+#endif
+    (void)isa;
+    for (; i < n; i++) {
+        const int q = (from[i / 2] >> 4 * (i & 1) & 15) - middle;
+        if (compute == BSR_F64) ((double *)to)[i] = (double)q;
+        else ((float *)to)[i] = (float)q;
     }
 }
 
@@ -7496,6 +7551,7 @@ typedef struct bsri_engine {
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
+    const struct bsri_low *low;        /* not null: what a's numbers are made of */
 } bsri_engine;
 /* A place in the list: index arrays of the item and what is left. */
 typedef struct bsri_cursor {
@@ -7697,7 +7753,7 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
 static void bsri_few_sides(bsri_work *w, int64_t inner) {
     const int read = w->a.dtype == w->b.dtype && bsri_dots_read(w->isa, w->compute, w->a.dtype);
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
-    w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
+    w->a.direct = w->a.dtype == w->compute || (read && w->b.direct);
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
@@ -7713,6 +7769,8 @@ static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     w->job.spread = w->spread;
     if (w->few == BSRI_FEW_SMALL) bsri_few_spread_out(w->spread, e->bc, e->br, e->a_cs != 1 && e->bc > 1);
 }
+static void bsri_low_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t panel,
+                          int64_t row, int64_t rows, int64_t first);
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
@@ -7726,7 +7784,10 @@ static void bsri_product_task(void *arg, int64_t task) {
         bsr_position at;
         count = bsri_min(e->gather, end - n);
         if (tile < 0) continue;
-        if (!bsri_few_lines(e, &w, item, tile, count, sub))
+        for (i = 0; i < count && e->low; i += w.few ? count : 1)
+            bsri_low_sums(e, &w, item, tile + i, w.few ? count : 1, panel, sub * e->sub_rows,
+                          bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
+        if (!e->low && !bsri_few_lines(e, &w, item, tile, count, sub))
             for (i = 0; i < count; i++)
                 bsri_product_sums(e, &w, item, tile + i, panel, sub * e->sub_rows,
                                   bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
@@ -8204,145 +8265,489 @@ static void bsri_scaled_task(void *arg, int64_t task) {
     }
 }
 
-/* --- weights of fewer bits: pieces of blocks become numbers of the sums' type, then are products as any others --- */
+/* --- weights of fewer bits: runs of blocks become numbers of the sums' type, then are multiplied as any others --- */
+enum { BSRI_LOW_BYTES = BSRI_TILE_ROWS * BSRI_DEPTH_BYTES, BSRI_LOW_WIDE = 16, BSRI_LOW_PATTERN = BSRI_LOW_BYTES / 16 };
 typedef struct bsri_low {
-    const bsri_engine *e; /* of what is stored */
-    bsri_engine plain;    /* of pieces, `line` numbers to a row */
-    bsri_product job;
+    const bsri_product *job; /* as it was asked for; null: not of weights */
+    bsri_product plain;      /* what runs: packed blocks of numbers of the sums' type */
     bsr_matrix pieces;
-    int64_t line;
-    int32_t pairs, reserved;
-    float number[512]; /* of each byte; of pairs two, side by side */
+    bsri_side side;          /* what is stored, by its own rows and columns; pairs: bytes, of two columns each */
+    int64_t block, scale, zero; /* elements from block to block; bytes, of scales and zero points (0: they go by the matrix) */
+    int64_t line, most;      /* products of an entry, and entries, whose numbers are made at once */
+    int32_t pairs, middle;   /* pairs: of 4 bits, less middle */
+    int32_t dots, reserved;  /* read where they are, no numbers are made */
 } bsri_low;
-/* n numbers of a stored row from column `col` on, as bytes stand `step` apart. */
-static void bsri_low_row(const bsri_low *x, const uint8_t *from, int64_t step, int64_t col, int64_t n, float *to) {
-    int64_t j = 0;
-    if (!x->pairs) {
-        for (from += col * step; j < n; j++) to[j] = x->number[from[j * step]];
+/* Entries whose numbers are made at once, those of tiles that follow each other. */
+typedef struct bsri_low_run {
+    int64_t start;              /* the first tile */
+    const char *scale, *zero;   /* of their problem item, or of its first block; null: none */
+    int64_t tile, block, below; /* of the first entry: its tile, its block; a row of blocks of b */
+    const char *values;
+    int32_t n, tiles, in_order, reserved;
+    int32_t line[BSRI_FEW_ROWS + 2];              /* where each tile's entries begin */
+    const int32_t *col;                           /* rows of blocks of b, less `below` */
+    int32_t at[BSRI_COUNTED], row[BSRI_COUNTED]; /* blocks, less `block`, and those rows; in order: not set */
+    BSRI_ALIGN64 double numbers[BSRI_LOW_BYTES / 8];
+} bsri_low_run;
+/* Numbers become scale (x + zero), or (after) scale x + zero. Rows: of n, each with a scale of its own. Pattern: n numbers,
+   each with its own. */
+#define BSRI_DEFINE_LOW(S, ISA, NV)                                                                                         \
+    BSRI_A_##ISA static void bsri_low_rows_##S(void *px, int64_t ld, int64_t rows, int64_t n, const void *pscale,           \
+                                               const void *pzero, int after) {                                              \
+        const BSRI_T_##S *scale = (const BSRI_T_##S *)pscale, *zero = (const BSRI_T_##S *)pzero;                            \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                                \
+        const int64_t whole = n - n % BSRI_L_##S;                                                                           \
+        BSRI_T_##S *x = (BSRI_T_##S *)px, ones[BSRI_L_##S];                                                                 \
+        int64_t i, j;                                                                                                       \
+        for (i = 0; i < BSRI_L_##S; i++) ones[i] = 1;                                                                       \
+        for (i = 0; i < rows; i++, x += ld) {                                                                               \
+            const BSRI_W_##S s = BSRI_SET1_##S(scale[i]);                                                                   \
+            const BSRI_V_##S z = BSRI_MUL_##S(BSRI_SET1_##S(zero[i]), BSRI_LOAD_##S(ones));                                 \
+            for (j = 0; j < whole && after; j += BSRI_L_##S)                                                                \
+                BSRI_STORE_##S(x + j, BSRI_FMA_##S(s, BSRI_LOAD_##S(x + j), z));                                            \
+            for (; j < whole; j += BSRI_L_##S)                                                                              \
+                BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, BSRI_LOAD_##S(x + j), z)));                         \
+            for (; j < n; j++) x[j] = after ? x[j] * scale[i] + zero[i] : (x[j] + zero[i]) * scale[i];                      \
+        }                                                                                                                   \
+    }                                                                                                                       \
+    BSRI_A_##ISA static void bsri_low_pattern_##S(void *px, int64_t n, const void *pscale, const void *pzero, int after) {  \
+        const BSRI_T_##S *scale = (const BSRI_T_##S *)pscale, *zero = (const BSRI_T_##S *)pzero;                            \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                                \
+        const int64_t whole = n - n % BSRI_L_##S;                                                                           \
+        BSRI_T_##S *x = (BSRI_T_##S *)px;                                                                                   \
+        int64_t j;                                                                                                          \
+        for (j = 0; j < whole; j += BSRI_L_##S) {                                                                           \
+            const BSRI_V_##S s = BSRI_LOAD_##S(scale + j), z = BSRI_LOAD_##S(zero + j), v = BSRI_LOAD_##S(x + j);           \
+            if (after) BSRI_STORE_##S(x + j, BSRI_FMA_##S(s, v, z));                                                        \
+            else BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, v, z)));                                           \
+        }                                                                                                                   \
+        for (; j < n; j++) x[j] = after ? x[j] * scale[j] + zero[j] : (x[j] + zero[j]) * scale[j];                          \
+    }
+BSRI_DEFINE_LOW(v0f, v0, 1)
+BSRI_DEFINE_LOW(v0d, v0, 1)
+#if BSRI_X86
+BSRI_DEFINE_LOW(v2f, v2, 1)
+BSRI_DEFINE_LOW(v5f, v5, 1)
+#endif
+static void bsri_low_rows(int isa, int compute, void *x, int64_t ld, int64_t rows, int64_t n, const void *scale, const void *zero,
+                          int after) {
+    if (compute == BSR_F64) bsri_low_rows_v0d(x, ld, rows, n, scale, zero, after);
+    else BSRI_PICK(isa, f, bsri_low_rows_v, (x, ld, rows, n, scale, zero, after));
+}
+static void bsri_low_pattern(int isa, int compute, void *x, int64_t n, const void *scale, const void *zero, int after) {
+    if (compute == BSR_F64) bsri_low_pattern_v0d(x, n, scale, zero, after);
+    else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, n, scale, zero, after));
+}
+/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
+static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
+    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
+    if (*n > left) *n = left;
+    return g;
+}
+/* Scales, or zero points (from: of the item or the block), of rows [row, row + rows) at columns [col, col + cols) times `sign`:
+   each row's stand `step` numbers apart, `cols` of them. */
+static void bsri_low_read(const bsri_engine *e, const bsri_scaling *s, const char *from, int sign, int64_t row, int64_t rows,
+                          int64_t col, int64_t cols, int64_t step, void *to) {
+    const int wide = e->job->compute == BSR_F64, plain = s->of.dtype == BSR_F32;
+    int64_t i, j, l, n, m;
+    if (s->line_group == 1 && step == 1 && sign > 0) { /* one for each row */
+        n = 1, i = bsri_low_group(s->along_group, col, &n) * s->along + row * s->line;
+        bsri_row_load(e->isa, e->job->compute, to, bsri_at(from, s->of.dtype, i), s->of.dtype, s->line, rows);
         return;
     }
-    from += col / 2;
-    if (col % 2) to[j++] = x->number[2 * *from++ + 1];
-    for (; j + 2 <= n; j += 2, from++) memcpy(to + j, x->number + 2 * *from, 2 * sizeof *to);
-    if (j < n) to[j] = x->number[2 * *from];
-}
-/* x = scale (x - zero), or scale x + zero. Loops of a constant length become vectors. */
-static void bsri_low_scale(float *x, int64_t n, float scale, float zero, int after) {
-    const float first = after ? 0.0f : zero, last = after ? zero : 0.0f;
-    int64_t j = 0;
-    int l;
-    for (; j + 8 <= n; j += 8)
-        for (l = 0; l < 8; l++) x[j + l] = (x[j + l] - first) * scale + last;
-    for (; j < n; j++) x[j] = (x[j] - first) * scale + last;
-}
-/* A piece of a stored block, rows [row, row + rows) and columns [col, col + cols) of it, as `line` numbers to a row of op(A).
-   values: of the block; at_row, at_col: where scales and zero points take the block's first element to be. */
-static void bsri_low_load(const bsri_low *x, const char *values, const char *scales, const char *zeros, int64_t at_row,
-                              int64_t at_col, int64_t row, int64_t rows, int64_t col, int64_t cols, char *to) {
-    const bsri_product *job = x->e->job;
-    const bsri_scaling *s = &job->a_scales, *z = &job->a_zeros;
-    const int trans = job->trans, wide = job->compute == BSR_F64;
-    const int64_t rs = trans ? x->e->a_cs : x->e->a_rs, cs = trans ? x->e->a_rs : x->e->a_cs;
-    float line[BSRI_TILE_ROWS];
-    int64_t i, j, l, n;
-    for (i = 0; i < rows; i++) {
-        const int64_t at = trans ? i : i * x->line, step = trans ? x->line : 1;
-        bsri_low_row(x, (const uint8_t *)values + (row + i) * rs, cs, col, cols, line);
-        for (j = 0; j < cols; j += n) {
-            const int64_t r = at_row + row + i, c = at_col + col + j;
-            double scale = 1.0, zero = 0.0;
-            n = cols - j;
-            if (scales) n = bsri_min(n, s->along_group - c % s->along_group), scale = bsri_scale_at(s, scales, r, c);
-            if (zeros) n = bsri_min(n, z->along_group - c % z->along_group), zero = bsri_scale_at(z, zeros, r, c);
-            for (l = j; l < j + n && wide; l++)
-                ((double *)(void *)to)[at + l * step] =
-                    job->zero_after ? scale * (double)line[l] + zero : scale * ((double)line[l] - zero);
-            if (!wide && (scales || zeros)) bsri_low_scale(line + j, n, (float)scale, (float)zero, job->zero_after);
+    for (j = 0; j < cols; j += n) {
+        int64_t at;
+        n = cols - j, at = bsri_low_group(s->along_group, col + j, &n) * s->along;
+        for (i = 0; i < rows;) {
+            int64_t place, down;
+            double v;
+            m = rows - i, place = at + bsri_low_group(s->line_group, row + i, &m) * s->line;
+            v = plain ? (double)((const float *)(const void *)from)[place] : bsri_load_f64(from, s->of.dtype, place);
+            v *= (double)sign;
+            down = n == step ? m : 1; /* rows that stand together */
+            for (; m > 0; m -= down, i += down)
+                for (l = i * step + j; l < i * step + j + down * n; l++)
+                    if (wide) ((double *)to)[l] = v;
+                    else ((float *)to)[l] = (float)v;
         }
-        if (!wide && !trans) memcpy((float *)(void *)to + at, line, (size_t)cols * sizeof *line);
-        for (j = 0; j < cols && !wide && trans; j++) ((float *)(void *)to)[at + j * step] = line[j];
     }
 }
-/* Rows [row, row + rows) of a tile. scratch: pieces that are not multiplied yet. */
-static void bsri_low_sums(const bsri_low *x, bsri_work *w, int64_t item, int64_t tile, int64_t col, int64_t row,
-                              int64_t rows, char *scratch) {
-    static const int32_t lines[2] = {0, 1}, first[1] = {0};
-    const bsri_engine *e = x->e;
-    const bsri_product *job = e->job;
-    const int64_t size = (int64_t)bsr_dtype_size(job->compute), cols = bsri_min(e->panel, e->width - col);
-    int64_t block, below, k, kc, r, used = 0;
-    bsri_cursor c;
-    bsri_work_begin(w, 0, rows, cols, x->line);
-    w->job.line = lines, w->job.at = NULL, w->job.col = first, w->job.block = w->job.step = 1;
-    for (r = 0; r < e->reduce; r++) {
-        const bsri_sum_step s = bsri_step_of(e, item, r);
-        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
-        memset(&c, 0, sizeof c);
-        bsri_cursor_matrix(e, &c, &s, tile);
-        while (bsri_scaled_next(e, &c, tile, &block, &below)) {
-            const char *values = bsri_at(c.values, job->a->dtype, block * e->a_block);
-            const char *scales = bsri_scales_from(&job->a_scales, &job->batch, s.item, block);
-            const char *zeros = bsri_scales_from(&job->a_zeros, &job->batch, s.item, block);
-            const int own = job->a_scales.blocks || job->a_zeros.blocks;
-            const int64_t at_row = own ? 0 : (job->trans ? below * e->bc : tile * e->br);
-            const int64_t at_col = own ? 0 : (job->trans ? tile * e->br : below * e->bc);
-            for (k = 0; k < e->bc; k += kc) {
-                const char *b = bsri_at(s.b->data, s.b->dtype, b_at + (below * e->bc + k) * e->b_rs);
-                char *to;
-                kc = bsri_min(e->bc - k, x->line);
-                if (w->few || (used + rows * x->line) * size > BSRI_TILE_ROWS * BSRI_DEPTH_BYTES) bsri_work_flush(w), used = 0;
-                to = scratch + used * size, used += rows * x->line;
-                if (job->trans) bsri_low_load(x, values, scales, zeros, at_row, at_col, k, kc, row, rows, to);
-                else bsri_low_load(x, values, scales, zeros, at_row, at_col, row, rows, k, kc, to);
-                w->inner = kc;
-                if (w->few) bsri_few_go(w, to, b, 0, 1, 0);
-                else bsri_work_add(w, to, b, to, b);
+/* Both, of a stored block or of what the item's matrix has there; absent ones leave what stands there, 1 and 0. What is
+   subtracted changes its sign. */
+static void bsri_low_line(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t row, int64_t rows, int64_t col,
+                          int64_t cols, int64_t step, void *scale, void *zero) {
+    const bsri_low *x = e->low;
+    const bsri_product *job = x->job;
+    if (run->scale) bsri_low_read(e, &job->a_scales, run->scale + block * x->scale, 1, row, rows, col, cols, step, scale);
+    if (run->zero)
+        bsri_low_read(e, &job->a_zeros, run->zero + block * x->zero, job->zero_after ? 1 : -1, row, rows, col, cols, step, zero);
+}
+static void bsri_low_clear(int compute, int64_t n, void *scale, void *zero) {
+    int64_t i;
+    memset(zero, 0, (size_t)n * bsr_dtype_size(compute));
+    for (i = 0; i < n; i++)
+        if (compute == BSR_F64) ((double *)scale)[i] = 1.0;
+        else ((float *)scale)[i] = 1.0f;
+}
+/* From number `at` on, n numbers `times` times. */
+static void bsri_low_repeat(char *scale, char *zero, int64_t at, int64_t n, int64_t times, int64_t size) {
+    const size_t all = (size_t)(n * times * size);
+    size_t have, more;
+    scale += at * size, zero += at * size;
+    for (have = (size_t)(n * size); have < all; have += more)
+        more = all - have < have ? all - have : have, memcpy(scale + have, scale, more), memcpy(zero + have, zero, more);
+}
+/* [begin, end): where n lines have the scales of those from `at` on: their group, where they are of one. */
+static inline void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t *begin, int64_t *end) {
+    int64_t left = INT64_MAX;
+    const int64_t first = bsri_low_group(group, at, &left) * group;
+    *begin = n <= left ? first : at, *end = n <= left ? at + left : at + n;
+}
+/* Rows [row, row + rows) and columns [col, col + cols) of each stored block. Wide pieces go row by row within groups; of others
+   each number gets its scale, as many pieces at a time as there is room for: those that follow each other often have the same. */
+static void bsri_low_scale(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
+                           int64_t cols) {
+    const bsri_product *job = e->low->job;
+    const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
+    const int64_t each = rows * cols, br = s->blocks ? 0 : job->a->block_rows, bc = s->blocks ? 0 : job->a->block_cols;
+    const int wide = cols >= BSRI_LOW_WIDE || rows > BSRI_TILE_ROWS, dtype = job->compute, after = job->zero_after;
+    const int64_t size = (int64_t)bsr_dtype_size(dtype), room = wide ? 1 : BSRI_LOW_PATTERN / each;
+    char *const ps = (char *)w->a_pack, *const pz = (char *)(w->a_pack + BSRI_LOW_PATTERN); /* nothing is packed there */
+    int64_t begin[2] = {0, 0}, end[2] = {-1, -1}, first = 0, same = 0, p = 0, i, j, n;
+    int t;
+    /* first: of the pieces at hand; same: of the last of them, which are alike */
+    bsri_low_clear(dtype, wide ? BSRI_TILE_ROWS : bsri_min(BSRI_LOW_PATTERN, run->n * each), ps, pz);
+    for (t = 0; t < run->tiles; t++)
+        for (; p < run->line[t + 1]; p++) {
+            const int64_t block = run->block + (run->in_order ? p : run->at[p]), below = run->below + run->col[p];
+            const int64_t r = row + (job->trans ? below : run->tile + t) * br;
+            const int64_t c = col + (job->trans ? run->tile + t : below) * bc;
+            for (i = 0; i < rows && wide; i += BSRI_TILE_ROWS)
+                for (j = 0; j < cols; j += n) {
+                    const int64_t some = bsri_min(BSRI_TILE_ROWS, rows - i);
+                    n = cols - j, bsri_low_group(s->along_group, c + j, &n);
+                    bsri_low_line(e, run, block, r + i, some, c + j, 1, 1, ps, pz);
+                    bsri_low_rows(e->isa, dtype, bsri_at(run->numbers, dtype, p * each + i * cols + j), cols, some, n, ps, pz,
+                                  after);
+                }
+            if (wide) continue;
+            if (p - first == room) {
+                bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+                bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, ps, pz, after);
+                first = p, end[0] = -1;
             }
+            if (!s->blocks && r >= begin[0] && r + rows <= end[0] && c >= begin[1] && c + cols <= end[1]) continue;
+            if (p > first) bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+            same = p;
+            bsri_low_range(s->line_group, r, rows, &begin[0], &end[0]);
+            bsri_low_range(s->along_group, c, cols, &begin[1], &end[1]);
+            n = (p - first) * each * size;
+            bsri_low_line(e, run, block, r, rows, c, cols, cols, ps + n, pz + n);
+        }
+    if (wide || p == first) return;
+    bsri_low_repeat(ps, pz, (same - first) * each, each, p - same, size);
+    bsri_low_pattern(e->isa, dtype, bsri_at(run->numbers, dtype, first * each), (p - first) * each, ps, pz, after);
+}
+/* The same piece of each entry's block as numbers, packed by rows of what is stored. */
+static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
+                          int64_t cols) {
+    const bsri_low *x = e->low;
+    const bsri_side *s = &x->side;
+    const int32_t *at = run->in_order ? NULL : run->at;
+    const int64_t across = x->pairs ? cols / 2 : cols;
+    const char *from = run->values + run->block * x->block + row * s->rs + (x->pairs ? col / 2 : col) * s->cs;
+    if (!x->pairs) {
+        bsri_few_pack(w, s, from, at, x->block, 0, run->n, rows, s->rs, cols, s->cs, run->numbers);
+    } else {
+        const int whole = !at && x->block == rows * across; /* blocks one after another */
+        int64_t i, r;
+        uint8_t *to = (uint8_t *)w->raw;
+        if (!whole && across < 8) bsri_gather8(from, at, x->block, 0, run->n, rows, s->rs, across, 1, to);
+        for (i = 0; i < run->n && !whole && across >= 8; i++)
+            for (r = 0; r < rows; r++, to += across)
+                memcpy(to, from + (at ? at[i] : i) * x->block + r * s->rs, (size_t)across);
+        bsri_pairs_load(e->isa, w->compute, run->numbers, whole ? (const uint8_t *)from : (const uint8_t *)w->raw,
+                        run->n * rows * cols, x->middle);
+    }
+    if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
+}
+/* Few columns by dots, rows of whole vectors: numbers are made as they are loaded. Rows of n stored numbers times x; what belongs
+   to a row of `sums` is added up when the line ends. Scales of i8 and f8 meet a row's sum, those of pairs make the table. */
+#if BSRI_X86
+#define BSRI_IN_k_v2f(p) BSRI_C2_I8(BSRI_LOAD64(p))
+#define BSRI_IN_k_v5f(p) BSRI_C5_I8(BSRI_LOAD128(p))
+#define BSRI_INM_k_v2f(dst, p, m, n) dst = BSRI_C2_I8(bsri_part8(p, n)), (void)(m)
+#define BSRI_INM_k_v5f(dst, p, m, n) dst = BSRI_C5_I8(BSRI_L8M(p, m))
+#define BSRI_ROW_v2f(m) const __m256 s##m = _mm256_set1_ps(scale[r + m]), z##m = _mm256_set1_ps(zero[r + m]);
+#define BSRI_ROW_v5f(m)                                                                        \
+    const __m512 s##m = _mm512_set1_ps(scale[r + m]), z##m = _mm512_set1_ps(zero[r + m]);      \
+    const __m512 table##m = after ? _mm512_fmadd_ps(s##m, table, z##m) : _mm512_mul_ps(s##m, _mm512_add_ps(table, z##m));
+#define BSRI_PAIRS_v2f(x, m)                                       \
+    (after ? _mm256_fmadd_ps(s##m, _mm256_sub_ps(x, table), z##m)  \
+           : _mm256_mul_ps(s##m, _mm256_add_ps(_mm256_sub_ps(x, table), z##m)))
+#define BSRI_TABLE_v2f _mm256_set1_ps((float)middle)
+#define BSRI_TABLE_v5f _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps((float)middle))
+/* Of a source: a number's place, what a row needs, its vector at p, the first n of it, a row's sum. */
+#define BSRI_LP_k(a, i) ((a) + (i))
+#define BSRI_LP_e(a, i) ((a) + (i))
+#define BSRI_LP_g(a, i) ((a) + (i))
+#define BSRI_LP_u(a, i) ((a) + (i) / 2)
+#define BSRI_LR_k(S, m)
+#define BSRI_LR_e(S, m)
+#define BSRI_LR_g(S, m)
+#define BSRI_LR_u(S, m) BSRI_ROW_##S(m)
+#define BSRI_LV_k(S, p, m) BSRI_IN_k_##S(p)
+#define BSRI_LV_e(S, p, m) BSRI_IN_e_##S(p)
+#define BSRI_LV_g(S, p, m) BSRI_IN_g_##S(p)
+#define BSRI_LV_u(S, p, m) BSRI_IN_u_##S(p, m)
+#define BSRI_IN_u_v2f(p, m) BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, 4)), m)
+#define BSRI_IN_u_v5f(p, m) _mm512_permutexvar_ps(bsri_pairs_at(BSRI_LOAD64(p)), table##m)
+#define BSRI_LM_k(S, v, p, m) BSRI_INM_k_##S(v, p, mask, tail)
+#define BSRI_LM_e(S, v, p, m) BSRI_INM_e_##S(v, p, mask, tail)
+#define BSRI_LM_g(S, v, p, m) BSRI_INM_g_##S(v, p, mask, tail)
+#define BSRI_LM_u(S, v, p, m) BSRI_INM_u_##S(v, p, m)
+#define BSRI_INM_u_v2f(v, p, m) \
+    v = _mm256_and_ps(BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, tail / 2)), m), _mm256_castsi256_ps(mask))
+#define BSRI_INM_u_v5f(v, p, m) \
+    v = _mm512_maskz_permutexvar_ps(mask, bsri_pairs_at(_mm_maskz_loadu_epi8((__mmask16)(mask >> tail / 2), p)), table##m)
+#define BSRI_LS_k(s) (s)
+#define BSRI_LS_e(s) (s)
+#define BSRI_LS_g(s) (s)
+#define BSRI_LS_u(s) 1.0f
+#define BSRI_LD_BEGIN(Q, S, m)           \
+    BSRI_V_##S d##m = BSRI_LOAD_##S(zeros); \
+    BSRI_LR_##Q(S, m)
+#define BSRI_LD_SUM(Q, S, m) d##m = BSRI_FMA_##S(BSRI_LV_##Q(S, BSRI_LP_##Q(a, m * rs + k), m), y, d##m);
+#define BSRI_LD_PART(Q, S, m)                           \
+    BSRI_LM_##Q(S, v, BSRI_LP_##Q(a, m * rs + k), m);   \
+    d##m = BSRI_FMA_##S(v, y, d##m);
+#define BSRI_LD_END(Q, S, m)                                                                                              \
+    BSRI_STORE_##S(sums + (r + m) * BSRI_L_##S,                                                                           \
+                   BSRI_FMA_##S(BSRI_SET1_##S(BSRI_LS_##Q(scale[r + m])), d##m, BSRI_LOAD_##S(sums + (r + m) * BSRI_L_##S)));
+#define BSRI_LD_ROWS(Q, S, MR)                                      \
+    for (; r + MR <= rows; r += MR, a = BSRI_LP_##Q(a, MR * rs)) {  \
+        BSRI_R_##MR(BSRI_LD_BEGIN, Q, S)                            \
+        for (k = 0; k < whole; k += BSRI_L_##S) {                   \
+            const BSRI_V_##S y = BSRI_LOAD_##S(x + k);              \
+            BSRI_R_##MR(BSRI_LD_SUM, Q, S)                          \
+        }                                                           \
+        if (tail) {                                                 \
+            BSRI_V_##S y, v;                                        \
+            BSRI_LOADM_##S(y, x + k, mask);                         \
+            BSRI_R_##MR(BSRI_LD_PART, Q, S)                         \
+        }                                                           \
+        BSRI_R_##MR(BSRI_LD_END, Q, S)                              \
+    }
+#define BSRI_DEFINE_LOW_DOTS(Q, S, ISA)                                                                                     \
+    BSRI_A_##ISA static void bsri_low_##Q##_##S(const bsri_low *low, const uint8_t *a, int64_t rs, int64_t rows, int64_t n, \
+                                                const float *x, const float *scale, const float *zero, float *sums) {       \
+        const float *zeros = (const float *)(const void *)bsri_zeros;                                                       \
+        const int tail = (int)(n % BSRI_L_##S), middle = low->middle, after = low->job->zero_after;                         \
+        const int64_t whole = n - tail;                                                                                     \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                        \
+        const BSRI_V_##S table = BSRI_TABLE_##S;                                                                            \
+        int64_t r = 0, k;                                                                                                   \
+        BSRI_LD_ROWS(Q, S, 4)                                                                                               \
+        BSRI_LD_ROWS(Q, S, 1)                                                                                               \
+        (void)table, (void)after, (void)zero;                                                                               \
+    }
+#define BSRI_LOW_OF(S, ISA)                                         \
+    BSRI_DEFINE_LOW_DOTS(k, S, ISA) BSRI_DEFINE_LOW_DOTS(e, S, ISA) \
+    BSRI_DEFINE_LOW_DOTS(g, S, ISA) BSRI_DEFINE_LOW_DOTS(u, S, ISA)
+BSRI_LOW_OF(v2f, v2)
+BSRI_LOW_OF(v5f, v5)
+BSRI_A_v2 static void bsri_low_add_v2f(float *c, const float *sums, int64_t rows) {
+    for (; rows > 0; rows--, sums += 8) *c++ += bsri_sum_v2f(BSRI_LOAD_v2f(sums));
+}
+BSRI_A_v5 static void bsri_low_add_v5f(float *c, const float *sums, int64_t rows) {
+    for (; rows > 0; rows--, sums += 16) *c++ += bsri_sum_v5f(BSRI_LOAD_v5f(sums));
+}
+/* `rows` rows of one stored block times x, group by group of scales: its first number is in row r and column c of the matrix
+   (or of the block, whose scales are its own). */
+static void bsri_low_entry(const bsri_engine *e, const bsri_low_run *run, int64_t block, int64_t r, int64_t c, const uint8_t *a,
+                           int64_t rows, const float *x, float *sums) {
+    const bsri_low *low = e->low;
+    const bsri_product *job = low->job;
+    const bsri_scaling *s = job->a_scales.of.data ? &job->a_scales : &job->a_zeros;
+    const int wide = e->isa == BSR_ISA_AVX512, any = s->of.data != NULL;
+    const int64_t rs = low->pairs ? 2 * low->side.rs : low->side.rs;
+    float scale[BSRI_TILE_ROWS], zero[BSRI_TILE_ROWS];
+    int64_t k, n;
+    bsri_low_clear(BSR_F32, rows, scale, zero);
+    for (k = 0; k < e->bc; k += n, x += n) {
+        const uint8_t *p = a + (low->pairs ? k / 2 : k);
+        n = e->bc - k;
+        if (any) bsri_low_group(s->along_group, c + k, &n), bsri_low_line(e, run, block, r, rows, c + k, 1, 1, scale, zero);
+        if (low->pairs) (wide ? bsri_low_u_v5f : bsri_low_u_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else if (job->a->dtype == BSR_I8) (wide ? bsri_low_k_v5f : bsri_low_k_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else if (job->a->dtype == BSR_E4M3) (wide ? bsri_low_e_v5f : bsri_low_e_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+        else (wide ? bsri_low_g_v5f : bsri_low_g_v2f)(low, p, rs, rows, n, x, scale, zero, sums);
+    }
+}
+#endif
+static void bsri_low_dots(const bsri_engine *e, bsri_work *w, const bsri_low_run *run, const char *b, int64_t row, int64_t rows) {
+#if BSRI_X86
+    const bsri_low *low = e->low;
+    const int own = low->job->a_scales.blocks || low->job->a_zeros.blocks, wide = e->isa == BSR_ISA_AVX512;
+    const int64_t step = bsri_step(0, e->bc, e->b_rs), room = BSRI_LOW_BYTES / 4 / (e->bc * w->cols);
+    BSRI_ALIGN64 float sums[BSRI_TILE_ROWS * BSRI_LANES_MAX];
+    int64_t p = 0, q, j, stop;
+    int t;
+    for (t = 0; t < run->tiles; t++)
+        for (; p < run->line[t + 1]; p = stop) {
+            stop = w->b.direct ? run->line[t + 1] : bsri_min(run->line[t + 1], p + room);
+            if (!w->b.direct)
+                bsri_few_pack(w, &w->b, b, run->col, step, p, stop, w->cols, w->b.cs, e->bc, w->b.rs, w->b_pack);
+            for (j = 0; j < w->cols; j++) {
+                const int64_t line = w->first + (run->tile + t - run->start) * rows;
+                float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, j * BSRI_FEW_LINE + line);
+                memset(sums, 0, sizeof *sums * BSRI_LANES_MAX * (size_t)rows);
+                for (q = p; q < stop; q++) {
+                    const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
+                    const float *x = w->b.direct ? (const float *)(const void *)b + run->col[q] * step + j * w->b.cs
+                                                 : (const float *)(const void *)w->b_pack + ((q - p) * w->cols + j) * e->bc;
+                    bsri_low_entry(e, run, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
+                                   (const uint8_t *)run->values + block * low->block + row * low->side.rs, rows, x, sums);
+                }
+                if (wide) bsri_low_add_v5f(c, sums, rows);
+                else bsri_low_add_v2f(c, sums, rows);
+            }
+        }
+#else
+    (void)e, (void)w, (void)run, (void)b, (void)row, (void)rows;
+#endif
+}
+/* The run's products are added. b: row run->below of its blocks. */
+static void bsri_low_go(const bsri_engine *e, bsri_work *w, bsri_low_run *run, const char *b, int64_t row, int64_t rows) {
+    const bsri_low *x = e->low;
+    const int trans = x->job->trans;
+    const int64_t first = w->first, step = bsri_step(0, e->bc, e->b_rs), size = (int64_t)bsr_dtype_size(x->job->b->dtype);
+    bsri_side *side = e->turned ? &w->b : &w->a;
+    bsri_entry list[BSRI_LIST];
+    int64_t k, kc, i, j, n;
+    if (x->dots) {
+        bsri_low_dots(e, w, run, b, row, rows);
+        return;
+    }
+    for (k = 0; k < e->bc; k += kc, b += kc * e->b_rs * size) {
+        const char *const a = (const char *)run->numbers;
+        kc = bsri_min(x->line, e->bc - k), w->inner = kc;
+        bsri_low_load(e, w, run, trans ? k : row, trans ? kc : rows, trans ? row : k, trans ? rows : kc);
+        bsri_side_set(side, w->compute, w->compute, trans && rows > 1 ? 1 : kc, trans ? rows : 1);
+        if (w->few) {
+            w->first = first + (run->tile - run->start) * rows;
+            w->job.line = run->line, w->job.at = NULL, w->job.col = run->col, w->job.block = rows * kc, w->job.step = step;
+            bsri_few_go(w, a, b, 0, run->tiles, 0);
+            continue;
+        }
+        if (e->turned) i = side->rs, side->rs = side->cs, side->cs = i, side->direct = side->cs == 1;
+        for (i = 0; i < run->n && kc < e->bc; i++) {
+            const char *const piece = bsri_at(a, w->compute, i * rows * kc), *const from = b + run->col[i] * step * size;
+            bsri_work_add(w, e->turned ? from : piece, e->turned ? piece : from, from, from);
+        }
+        for (; i < run->n; i += n) {
+            n = bsri_min(BSRI_LIST, run->n - i);
+            for (j = 0; j < n; j++) {
+                const int64_t mine = (i + j) * rows * kc, others = run->col[i + j] * step;
+                list[j].a = e->turned ? others : mine, list[j].b = e->turned ? mine : others;
+            }
+            bsri_work_list(w, e->turned ? b : a, e->turned ? a : b, list, (int)n);
+        }
+        bsri_work_flush(w);
+    }
+    w->first = first;
+}
+/* Entries of the tile that c goes through, as many as there is room for; 0: these were the last. */
+static int bsri_low_take(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_low_run *run) {
+    const int64_t most = e->low->most, n = bsri_min(most - run->n, c->end - c->at);
+    int64_t block, below;
+    if (run->in_order && n > 0) { /* the index is the list */
+        if (!run->n) run->block = c->at, run->below = 0, run->col = (const int32_t *)c->col + c->at;
+        run->n += (int32_t)n, c->at = run->block + run->n;
+    }
+    while (run->n < most && bsri_scaled_next(e, c, tile, &block, &below)) {
+        if (!run->n) run->block = block, run->below = below, run->col = run->row;
+        block -= run->block, below -= run->below;
+        if (block > INT32_MAX || block < -INT32_MAX || below > INT32_MAX || below < -INT32_MAX) {
+            c->at--;
+            return 1;
+        }
+        run->at[run->n] = (int32_t)block, run->row[run->n++] = (int32_t)below;
+    }
+    return c->at < c->end;
+}
+/* Sums of `count` tiles from `tile` on, rows [row, row + rows) of each; few columns alone take more than one. */
+static void bsri_low_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t panel,
+                          int64_t row, int64_t rows, int64_t first) {
+    const int64_t col = panel * e->panel, cols = bsri_min(e->panel, e->width - col);
+    const bsri_product *job = e->low->job;
+    bsri_low_run run;
+    int64_t r, i;
+    int more;
+    bsri_work_begin(w, first, count * (e->turned ? cols : rows), e->turned ? rows : cols, e->bc);
+    w->rows /= count;
+    run.start = tile, run.in_order = e->kind == BSRI_LIST_ROWS && job->a->index_dtype == BSR_I32, run.line[0] = 0;
+    for (r = 0; r < e->reduce; r++) {
+        bsri_sum_step s = bsri_step_of(e, item, r);
+        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
+        s.a = job->a, run.n = run.tiles = 0, run.tile = tile;
+        run.scale = bsri_scales_from(&job->a_scales, &job->batch, s.item, 0);
+        run.zero = bsri_scales_from(&job->a_zeros, &job->batch, s.item, 0);
+        for (i = 0; i < count; i++) {
+            bsri_cursor c;
+            memset(&c, 0, sizeof c);
+            bsri_cursor_matrix(e, &c, &s, tile + i);
+            run.values = c.values;
+            do {
+                more = bsri_low_take(e, &c, tile + i, &run), run.line[++run.tiles] = run.n;
+                if (!more && i + 1 < count && run.n < e->low->most) continue;
+                if (run.n) bsri_low_go(e, w, &run, bsri_at(s.b->data, s.b->dtype, b_at + run.below * e->bc * e->b_rs), row, rows);
+                run.n = run.tiles = 0, run.tile = tile + i + !more;
+            } while (more);
         }
     }
     bsri_work_end(w);
 }
-static void bsri_low_task(void *arg, int64_t task) {
-    const bsri_low *x = (const bsri_low *)arg;
-    const bsri_engine *e = x->e;
-    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
-    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
-    BSRI_ALIGN64 double scratch[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
-    int64_t n;
-    bsri_work w;
-    bsri_product_work(&x->plain, &w);
-    for (n = chunk * e->chunk; n < end; n++) {
-        const int64_t tile = bsri_product_order(e, item, n / e->subs), row = n % e->subs * e->sub_rows;
-        const int64_t rows = bsri_min(e->sub_rows, e->br - row);
-        bsr_position at;
-        if (tile < 0) continue;
-        bsri_low_sums(x, &w, item, tile, panel * e->panel, row, rows, (char *)scratch);
-        at = bsri_tile_place(e, item, tile), at.row += row, at.col += panel * e->panel;
-        bsri_product_finish(&x->plain, &w, at, rows);
-    }
-}
-/* What each byte stands for, and how pieces are multiplied: as blocks of a matrix of the sums' type. */
-static void bsri_low_begin(bsri_low *x, const bsri_engine *e) {
-    const bsri_product *job = e->job;
-    const float middle = !job->a_zeros.of.data || job->zero_after ? 8.0f : 0.0f;
-    int i;
+/* The product that runs: as the caller's, of packed blocks of numbers of the sums' type. */
+static const bsri_product *bsri_low_job(bsri_low *x, const bsri_product *job) {
+    int64_t s[3];
     memset(x, 0, sizeof *x);
-    x->e = e, x->plain = *e, x->job = *job, x->pieces = *job->a, x->pairs = job->a->dtype == BSR_U4;
-    x->line = bsri_min(e->bc, BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(job->compute));
-    x->pieces.dtype = job->compute, x->job.a = &x->pieces, x->plain.job = &x->job;
-    x->plain.a_rs = x->line, x->plain.a_cs = 1, x->plain.few = bsri_few_mode(&x->plain);
-    for (i = 0; i < 256; i++) {
-        const uint8_t bytes[8] = {(uint8_t)i}; /* room for any type */
-        if (x->pairs) x->number[2 * i] = (float)(i & 15) - middle, x->number[2 * i + 1] = (float)(i >> 4) - middle;
-        else x->number[i] = (float)bsri_load_f64(bytes, job->a->dtype, 0);
-    }
+    x->job = job, x->plain = *job, x->pieces = *job->a, x->plain.a = &x->pieces, x->plain.weights = 0;
+    memset(&x->plain.a_scales, 0, sizeof x->plain.a_scales), memset(&x->plain.a_zeros, 0, sizeof x->plain.a_zeros);
+    x->pieces.dtype = job->compute, memset(x->pieces.value_strides, 0, sizeof x->pieces.value_strides);
+    bsri_value_strides(job->a, s);
+    x->pairs = job->a->dtype == BSR_U4, x->middle = !job->a_zeros.of.data || job->zero_after ? 8 : 0;
+    x->block = s[0];
+    if (job->a_scales.blocks) x->scale = job->a_scales.block * (int64_t)bsr_dtype_size(job->a_scales.of.dtype);
+    if (job->a_zeros.blocks) x->zero = job->a_zeros.block * (int64_t)bsr_dtype_size(job->a_zeros.of.dtype);
+    bsri_side_set(&x->side, job->compute, job->a->dtype, job->a->block_rows == 1 ? job->a->block_cols : s[1],
+                  job->a->block_cols == 1 ? 1 : s[2]);
+    return &x->plain;
+}
+/* What a tile's rows leave of scratch is shared by products and entries. */
+static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
+    const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
+    const int odd = s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols; /* pairs lie in two groups */
+    const int64_t room = BSRI_LOW_BYTES / (int64_t)bsr_dtype_size(x->plain.compute);
+    if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
+    e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
+    x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
+    if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
+        x->side.cs != 1 || (x->pairs ? odd : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
+        e->bc < 4 * bsri_lanes(e->isa, BSR_F32)) /* more columns share what is made, short rows the cost of a call */
+        return;
+    x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
+    if (x->dots) x->most = bsri_max(1, bsri_min(BSRI_COUNTED, 2 * BSRI_LOW_BYTES / (e->sub_rows * e->bc)));
 }
 
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
-    const int scaled = bsri_is_scaled(job) || job->weights;
-    bsri_low x;
+    bsri_low low;
     bsri_engine e;
     int64_t work, listed;
+    int scaled;
+    low.job = NULL;
+    if (job->weights) job = bsri_low_job(&low, job);
+    scaled = bsri_is_scaled(job);
     if (!bsri_engine_begin(c->ctx, job, &e)) return;
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
@@ -8351,8 +8756,9 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.gather = 1;
     if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
         e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && !low.job && bsri_scan_run(c, &e)) return;
     if (!scaled) bsri_product_turn(&e);
+    if (low.job) bsri_low_begin(&low, &e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
@@ -8365,11 +8771,6 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    if (job->weights) {
-        bsri_low_begin(&x, &e);
-        bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_low_task, &x);
-        return;
-    }
     bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), scaled ? bsri_scaled_task : bsri_product_task, &e);
 }
 

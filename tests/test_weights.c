@@ -161,6 +161,30 @@ TEST(codes_are_exact) {
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
+/* One column, which kernels of their own take beside wide blocks: all kinds, also groups that divide pairs; rows in pieces. */
+TEST(one_column) {
+    static const int64_t sides[] = {64, 66, 80, 128, 130};
+    int k;
+    for (k = 0; k < 120; k++) {
+        const int type = stored[k % 4], b_type = dense[k / 4 % 3], kind = k % (KINDS + 1);
+        t_spec s = t_spec_of(type, bt_range(1, 3) * 33, sides[bt_below(5)], 2, 3, bt_range(1, 6));
+        bsr_scales sa;
+        bsr_matrix a;
+        bsr_dense b, out;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(0);
+        ref_result want;
+        bt_case("%d: %s x %s, by %s", k, bsr_dtype_name(type), bsr_dtype_name(b_type), kind < KINDS ? kinds[kind] : "none");
+        a = weights_of(s, type);
+        b = t_random(b_type, a.cols, 1, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, a.rows, 1, (int)bt_below(LAYOUTS), NO_BATCH);
+        if (kind < KINDS)
+            sa = scales_of(kind, k / 3 % 3, floats[bt_below(4)], points[bt_below(5)], &a, NO_BATCH), e.a_scales = &sa;
+        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, &e, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
 /* A scale, or a zero point, that is none reaches the row that has it, and no other; absent blocks have none. */
 TEST(odd_scales) {
     static const double odd[] = {INFINITY, -INFINITY, NAN, 0, -0.75};
@@ -392,6 +416,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products},
         {"few_columns", few_columns},
+        {"one_column", one_column},
         {"codes_are_exact", codes_are_exact},
         {"odd_scales", odd_scales},
         {"no_products", no_products},
