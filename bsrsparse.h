@@ -6847,6 +6847,7 @@ static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.dat
 #define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
 #define BSRI_DEPTH_BYTES 256 /* products gathered per walk, times the element size: 16 KB of packed b stay in L1 */
 #define BSRI_LIST 128
+#define BSRI_STRIP_BYTES 65536 /* of b, converted once for several tiles */
 #define BSRI_AHEAD 3 /* pairs between a prefetch and its use, where blocks are small; else one walk */
 
 /* --- the epilogue: one tile of sums becomes output --- */
@@ -7374,6 +7375,7 @@ typedef struct bsri_engine {
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
     int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
+    int64_t strip;                     /* not 0: tiles that are finished at once share what is converted of b, so many block rows */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -7541,6 +7543,77 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
     }
     bsri_work_end(w);
 }
+/* Adds the next entries of a tile whose rows of blocks of b are from lo to hi - 1, which `strip` holds in rows of a panel (null:
+   all that are left, from b itself). Blocks that follow each other are converted at once. */
+static void bsri_strip_add(const bsri_engine *e, bsri_work *w, bsri_cursor *c, int64_t first, int64_t lo, int64_t hi,
+                           const char *b, const char *strip) {
+    const int dt = e->job->a->index_dtype, turned = e->kind == BSRI_LIST_TRANSPOSED;
+    const int64_t step = e->bc * (strip ? w->panel : e->b_rs), each = e->br * e->bc;
+    const int by_rows = (e->a_cs == 1 || e->bc == 1) && (e->a_rs == e->bc || e->br == 1);
+    const int by_cols = (e->a_rs == 1 || e->br == 1) && (e->a_cs == e->br || e->bc == 1);
+    const int run = !turned && !w->a.direct && e->a_block == each && (by_rows || by_cols);
+    const int64_t most = bsri_min(BSRI_LIST, BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8 / each);
+    const void *rows = turned ? c->row : c->col;
+    const bsri_side side = w->a;
+    bsri_entry list[BSRI_LIST];
+    int64_t n, row = lo;
+    do {
+        const int64_t at = c->at;
+        for (n = 0; n < most && c->at < c->end; n++, c->at++) {
+            row = bsri_index(rows, dt, c->at);
+            if (row < lo || row >= hi) break;
+            list[n].a = run ? n * each : (turned ? bsri_index(c->position, dt, c->at) : c->at) * e->a_block;
+            list[n].b = (row - lo) * step;
+        }
+        if (!n) return;
+        if (run) {
+            bsri_row_load(w->isa, w->compute, w->a_pack, bsri_at(c->values, side.dtype, at * each), side.dtype, 1, n * each);
+            bsri_side_set(&w->a, w->compute, w->compute, by_rows ? e->bc : 1, by_rows ? 1 : e->br), w->a.direct = 1;
+        }
+        bsri_work_begin(w, first, e->br, w->cols, e->bc);
+        bsri_work_list(w, run ? (const char *)w->a_pack : c->values, strip ? strip : b, list, (int)n);
+        bsri_work_end(w);
+        w->a = side;
+    } while (n == most);
+}
+/* The sums of `count` tiles in c_tile: b's panel is converted strip by strip, and each tile takes what its list has there. Lists
+   that do not ascend take the rest from b, entry by entry; an element's products are added in the order of the list always. */
+static void bsri_strip_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t panel) {
+    const bsri_product *job = e->job;
+    const int64_t col = panel * e->panel, size = (int64_t)bsr_dtype_size(w->compute), rows = bsri_divide(job->b->rows, e->bc);
+    const bsri_side side = w->b;
+    BSRI_ALIGN64 double strip[BSRI_STRIP_BYTES / 8];
+    bsri_cursor c[BSRI_TILE_ROWS];
+    int64_t r, i, lo, hi;
+    int ready;
+    w->cols = bsri_min(e->panel, e->width - col);
+    memset(w->c_tile, 0, (size_t)(count * e->br * w->panel * size));
+    w->more = 1;
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
+        const char *b = (const char *)bsri_at(s.b->data, side.dtype, b_at);
+        memset(c, 0, sizeof c);
+        for (i = 0; i < count; i++) bsri_cursor_matrix(e, &c[i], &s, tile + i);
+        for (lo = 0; lo < rows; lo = hi) {
+            hi = bsri_min(rows, lo + e->strip), ready = 0;
+            w->b.dtype = w->compute, w->b.size = size, w->b.direct = 1, w->b.rs = w->panel, w->b.cs = 1;
+            for (i = 0; i < count; i++) {
+                const void *rows_of = e->kind == BSRI_LIST_TRANSPOSED ? c[i].row : c[i].col;
+                const int64_t row = c[i].at < c[i].end ? bsri_index(rows_of, job->a->index_dtype, c[i].at) : -1;
+                if (row < lo || row >= hi) continue;
+                if (!ready)
+                    bsri_tile_load(w->isa, w->compute, strip, w->panel, bsri_at(b, side.dtype, lo * e->bc * side.rs), side.dtype,
+                                   (hi - lo) * e->bc, w->cols, side.rs, side.cs);
+                ready = 1;
+                bsri_strip_add(e, w, &c[i], i * e->br, lo, hi, b, (const char *)strip);
+            }
+        }
+        w->b = side;
+        for (i = 0; i < count; i++) bsri_strip_add(e, w, &c[i], i * e->br, 0, rows, b, NULL);
+    }
+    w->rows = e->br, w->more = 0;
+}
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
     const bsri_product *job = e->job;
@@ -7580,12 +7653,22 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
     w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
 }
+/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once, and where
+   b is converted before. */
+static int bsri_product_group(const bsri_engine *e) {
+    const bsr_dense *b = e->job->b;
+    const int dtype = bsri_product_dtype(e->job), group = bsri_isa_group(e->products_isa, e->job->compute, dtype);
+    const int64_t rs = e->turned ? e->a_cs : e->b_rs, cs = e->turned ? e->a_rs : b->cols == 1 ? 1 : b->col_stride;
+    if (dtype != b->dtype || e->bc == 1 || e->strip) return 1;
+    return cs == 1 || (rs == 1 && cs % group == 0 && e->bc % group == 0) ? group : 1;
+}
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
     const int dtype = bsri_product_dtype(job);
     const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
     w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0, w->counted = 0;
     bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
+    if (w->group > 1) w->group = bsri_product_group(e);
     bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
     bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
@@ -7607,7 +7690,8 @@ static void bsri_product_task(void *arg, int64_t task) {
         bsr_position at;
         count = bsri_min(e->gather, end - n);
         if (tile < 0) continue;
-        if (!bsri_few_lines(e, &w, item, tile, count, sub))
+        if (e->strip) bsri_strip_sums(e, &w, item, tile, count, panel);
+        else if (!bsri_few_lines(e, &w, item, tile, count, sub))
             for (i = 0; i < count; i++)
                 bsri_product_sums(e, &w, item, tile + i, panel, sub * e->sub_rows,
                                   bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
@@ -7945,11 +8029,6 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
-/* Numbers multiplied side by side. */
-static int bsri_product_group(const bsri_engine *e) {
-    const int dtype = bsri_product_dtype(e->job);
-    return dtype == e->job->b->dtype ? bsri_isa_group(e->products_isa, e->job->compute, dtype) : 1;
-}
 /* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
 static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
     memset(e, 0, sizeof *e);
@@ -7978,15 +8057,33 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
 static void bsri_product_turn(bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
-    const int group = bsri_product_group(e);
-    const int direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
+    int direct;
     if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
         2 * e->br < lanes)
         return;
     e->subs = bsri_ceil_div(e->br, most), e->sub_rows = bsri_ceil_div(e->br, e->subs);
     e->turned = bsri_min(most, (e->sub_rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX);
+    direct = bsri_product_group(e) > 1 ? b->col_stride % bsri_product_group(e) == 0 && e->bc % bsri_product_group(e) == 0
+                                       : b->dtype == e->job->compute;
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
+}
+/* Blocks of few rows whose b must be converted or turned: for tiles that are finished at once this is done together, where each
+   number of b is met often enough (once where it would be gathered, else twice). */
+static void bsri_product_strip(bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int by_rows = job->b->col_stride == 1;
+    const int64_t panel = bsri_tile_cols(job->compute), row = BSRI_STRIP_BYTES / BSRI_TILE_BYTES;
+    double tiles, met;
+    if (by_rows && (job->b->dtype == job->compute || job->compute == BSR_I32 || e->br > 3)) return;
+    if (!job->a || e->few || e->turned || e->width <= BSRI_FEW_COLS || e->schedule.bytes || e->br > 8 || e->bc > row ||
+        (e->kind != BSRI_LIST_ROWS && e->kind != BSRI_LIST_TRANSPOSED) || !e->reduce || !job->b->rows)
+        return;
+    tiles = (double)bsri_min(BSRI_TILE_ROWS / e->br, e->tiles);
+    met = (double)bsri_stored_count(job->a) / (double)e->tiles * tiles / (double)(job->b->rows / e->bc);
+    if (met < (by_rows ? 2.0 : 1.0)) return;
+    e->strip = row / e->bc, e->panel = panel, e->panels = bsri_ceil_div(e->width, panel);
+    e->gather = BSRI_TILE_ROWS / e->br;
 }
 /* --- products of operands with scales: the products of a group are added up, then scaled and added to totals --- */
 static double bsri_scale_at(const bsri_scaling *s, const char *from, int64_t line, int64_t along) {
@@ -8233,12 +8330,13 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     if (e.width <= BSRI_FEW_COLS && job->a && !scaled && !e.schedule.bytes && e.subs == 1)
         e.gather = bsri_max(1, BSRI_TILE_ROWS / e.br);
     if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && bsri_scan_run(c, &e)) return;
-    if (!scaled) bsri_product_turn(&e);
+    if (!scaled) bsri_product_turn(&e), bsri_product_strip(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
+    if (e.strip) e.chunk = bsri_ceil_div(e.chunk, e.gather) * e.gather;
     if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
         const int64_t row = bsri_min(1 << 19, listed / e.tiles + 1) * e.sub_rows;
         const int64_t each = row * bsri_min(e.bc, 1 << 12) * (int64_t)bsr_dtype_size(job->a->dtype);
