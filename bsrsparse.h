@@ -7623,13 +7623,40 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
+/* The same as bsri_few_go() where indices have 64 bits: those of some lines at a time become 32, of a longer line piece by piece.
+   col: of c's tiles; positions too where the index is transposed. */
+static void bsri_few_wide(bsri_work *w, const bsri_cursor *c, const char *a, const char *b, int64_t tile, int64_t count, int far) {
+    const int64_t *crow = (const int64_t *)c->crow, *at = (const int64_t *)c->position;
+    const int64_t *col = (const int64_t *)(at ? c->row : c->col), first = w->first;
+    int32_t line[BSRI_FEW_ROWS + 1], to[BSRI_COUNTED], from[BSRI_COUNTED];
+    int64_t u, v, p, end, i;
+    for (u = tile; u < tile + count; u = v) {
+        for (v = u + 1; v < tile + count && crow[v + 1] - crow[u] <= BSRI_COUNTED; v++) {
+        }
+        for (p = crow[u]; p == crow[u] || p < crow[v]; p = end) {
+            end = bsri_min(crow[v], p + BSRI_COUNTED);
+            for (i = u; i <= v; i++) line[i - u] = (int32_t)(bsri_max(p, bsri_min(end, crow[i])) - p);
+            for (i = p; i < end; i++) to[i - p] = (int32_t)col[i];
+            for (i = p; i < end && at; i++) from[i - p] = (int32_t)at[i];
+            w->job.line = line, w->job.col = to, w->job.at = at ? from : NULL;
+            w->first = first + (u - tile) * w->rows;
+            bsri_few_go(w, at ? a : a + p * w->job.block * w->a.size, b, 0, v - u, far);
+            if (end == p) break;
+        }
+    }
+    w->first = first;
+}
 /* Tiles `tile` to tile + count by their index arrays, which few columns need no list of; 0 where it takes one. */
 static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t sub) {
     const bsri_product *job = e->job;
     const int64_t row = sub * e->sub_rows;
     bsri_few *f = &w->job;
+    const int wide = job->a && job->a->index_dtype == BSR_I64;
+    const char *a, *b;
     int64_t r;
-    if (!w->few || !job->a || job->a->index_dtype != BSR_I32 || e->kind == BSRI_LIST_SCAN) return 0;
+    int far;
+    if (!w->few || !job->a || e->kind == BSRI_LIST_SCAN) return 0;
+    if (wide && (job->a->nnz > INT32_MAX || job->b->rows / e->bc > INT32_MAX)) return 0;
     w->rows = bsri_min(e->sub_rows, e->br - row);
     bsri_work_begin(w, 0, count * w->rows, e->width, e->bc);
     w->rows = w->rows / count;
@@ -7638,12 +7665,17 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         bsri_cursor_matrix(e, &c, &s, tile);
+        a = c.values + row * e->a_rs * w->a.size;
+        b = (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size;
+        far = c.position && e->far && w->few != BSRI_FEW_TURNED;
+        f->block = e->a_block, f->step = bsri_step(0, e->bc, e->b_rs);
+        if (wide) {
+            bsri_few_wide(w, &c, a, b, tile, count, far);
+            continue;
+        }
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
-        f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block,
-        f->step = bsri_step(0, e->bc, e->b_rs);
-        bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
-                    (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
-                    f->at && e->far && w->few != BSRI_FEW_TURNED);
+        f->col = (const int32_t *)(f->at ? c.row : c.col);
+        bsri_few_go(w, a, b, tile, tile + count, far);
     }
     return 1;
 }
@@ -7660,6 +7692,7 @@ static int bsri_product_group(const bsri_engine *e) {
     const int dtype = bsri_product_dtype(e->job), group = bsri_isa_group(e->products_isa, e->job->compute, dtype);
     const int64_t rs = e->turned ? e->a_cs : e->b_rs, cs = e->turned ? e->a_rs : b->cols == 1 ? 1 : b->col_stride;
     if (dtype != b->dtype || e->bc == 1 || e->strip) return 1;
+    if (e->job->compute == BSR_I32 && e->bc >= 32) return group; /* numbers are moved one by one at less than i32 products cost */
     return cs == 1 || (rs == 1 && cs % group == 0 && e->bc % group == 0) ? group : 1;
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
