@@ -7685,15 +7685,15 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
     w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
 }
-/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once, and where
-   b is converted before. */
+/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once (products of
+   i32 cost more than moving numbers one by one, if there are many), and where b is converted before. */
 static int bsri_product_group(const bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int dtype = bsri_product_dtype(e->job), group = bsri_isa_group(e->products_isa, e->job->compute, dtype);
     const int64_t rs = e->turned ? e->a_cs : e->b_rs, cs = e->turned ? e->a_rs : b->cols == 1 ? 1 : b->col_stride;
-    if (dtype != b->dtype || e->bc == 1 || e->strip) return 1;
-    if (e->job->compute == BSR_I32 && e->bc >= 32) return group; /* numbers are moved one by one at less than i32 products cost */
-    return cs == 1 || (rs == 1 && cs % group == 0 && e->bc % group == 0) ? group : 1;
+    if (dtype != b->dtype || e->strip) return 1;
+    if (e->job->compute == BSR_I32 && (cs == 1 || e->bc >= 32)) return group;
+    return e->bc > 1 && (cs == 1 || (rs == 1 && cs % group == 0 && e->bc % group == 0)) ? group : 1;
 }
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
@@ -9615,6 +9615,7 @@ typedef struct bsri_sampler {
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
     bsri_batch out_batch;
+    int dots;                  /* blocks are made of dots */
     const struct bsri_gated *gated; /* tiles are one factor of gated units: >>gated-engine; or null */
 } bsri_sampler;
 static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
@@ -9654,17 +9655,23 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
 static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input, int64_t p,
                                 int64_t blocks, int64_t row, int64_t col) {
     const bsri_sampled *job = s->job;
-    const int64_t width = w->cols / blocks;
+    const int in_line = s->br == 1 && (s->bc == 1 || (s->o_strides[0] == s->bc * s->o_strides[2] &&
+                                                      (job->beta == 0.0 || s->i_strides[0] == s->bc * s->i_strides[2])));
+    int64_t width = w->cols / blocks, g;
     bsri_finish f;
-    int64_t g;
     memset(&f, 0, sizeof f);
     f.isa = s->isa, f.compute = job->compute, f.type = s->type, f.alpha = job->alpha, f.beta = job->beta;
     f.out_dtype = job->out->dtype, f.rs = s->o_strides[1], f.cs = s->o_strides[2];
     f.plain = f.type == f.compute && job->beta == 0.0;
+    if (in_line && col == 0 && width == s->bc) { /* blocks are elements of one line */
+        if (s->bc == 1) f.cs = s->o_strides[0];
+        width = w->cols, blocks = 1;
+    }
     for (g = 0; g < blocks; g++) {
         f.out = bsri_at(out->values, job->out->dtype, (p + g) * s->o_strides[0] + row * f.rs + col * f.cs);
         if (job->beta != 0.0) {
             f.input.dtype = job->input->dtype, f.input.rs = s->i_strides[1], f.input.cs = s->i_strides[2];
+            if (s->bc == 1 && width > 1) f.input.cs = s->i_strides[0];
             f.input.data = bsri_at(input->values, f.input.dtype,
                                    (p + g) * s->i_strides[0] + row * f.input.rs + col * f.input.cs);
         }
@@ -9694,6 +9701,38 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
     }
     bsri_work_end(w);
 }
+/* Small blocks of operands that are both contiguous along the products are dots: mat2's columns at each block, as rows of a matrix,
+   times mat1's few rows as columns. Numbers in pairs and bytes are packed fast, so that dots pay for fewer rows. */
+static int bsri_sampled_by_dots(const bsri_sampler *s) {
+    const bsri_sampled *job = s->job;
+    const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
+    const int group = m1->dtype == m2->dtype ? bsri_isa_group(s->products_isa, job->compute, m1->dtype) : 1;
+    const int paired = group > 1 && m2->col_stride % group == 0, bytes = bsr_dtype_size(m2->dtype) == 1;
+    if (job->compute == BSR_I32 && !bsri_dots_read(s->isa, BSR_I32, m2->dtype)) return 0;
+    if (m1->col_stride != 1 || m2->row_stride != 1 || m1->cols <= 1 || s->bc > BSRI_FEW_ROWS) return 0;
+    if (s->br == 1) return s->bc <= 8 || m1->cols >= 16;
+    return m1->cols >= 64 && s->br <= (paired || bytes ? 2 : 7);
+}
+static void bsri_sampled_dots(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line, int64_t p,
+                              int64_t blocks) {
+    static const int32_t start[BSRI_FEW_ROWS] = {0};
+    const bsri_sampled *job = s->job;
+    const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
+    int32_t lines[BSRI_FEW_ROWS + 1], at[BSRI_FEW_ROWS];
+    bsri_few *f = &w->job;
+    int64_t r, g;
+    bsri_work_begin(w, 0, blocks * s->bc, s->br, m1->cols);
+    for (g = 0; g <= blocks; g++) lines[g] = (int32_t)g;
+    for (g = 0; g < blocks; g++) at[g] = (int32_t)bsri_index(out->col, job->out->index_dtype, p + g);
+    w->rows = s->bc, f->line = lines, f->at = at, f->col = start, f->block = s->bc * m2->col_stride, f->step = 0;
+    for (r = 0; r < s->reduce; r++) {
+        const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
+        const int64_t first = bsri_dense_offset(&job->batch, whole, m1) + line * s->br * m1->row_stride;
+        bsri_few_go(w, (const char *)bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2)),
+                    (const char *)bsri_at(m1->data, m1->dtype, first), 0, blocks, 0);
+    }
+    w->rows = s->br, w->cols = blocks * s->bc;
+}
 static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
     const bsri_sampled *job = s->job;
     const int64_t cols = w->panel, row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
@@ -9703,8 +9742,13 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
     bsri_item input = out;
     if (job->beta != 0.0) input = bsri_matrix_item(&s->out_batch, item, job->input);
     for (p = bsri_index(out.crow, job->out->index_dtype, line); p < end; p += blocks) {
-        blocks = bsri_min(s->group, end - p);
-        for (panel = 0; panel < s->panels; panel++) {
+        blocks = bsri_min(w->few ? BSRI_FEW_ROWS / s->bc : s->group, end - p);
+        if (w->few) {
+            bsri_sampled_dots(s, w, item, &out, line, p, blocks);
+            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, 0, 0);
+            else bsri_sampled_finish(s, w, &out, &input, p, blocks, 0, 0);
+        }
+        for (panel = 0; panel < s->panels && !w->few; panel++) {
             const int64_t col = panel * cols;
             bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
@@ -9720,12 +9764,18 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
+    w.panel = bsri_tile_cols(job->compute), w.few = s->dots ? BSRI_FEW_DOTS : BSRI_FEW_NONE, w.more = 0, w.counted = 0;
     bsri_work_isa(&w, s->products_isa, job->compute, s->mat1.dtype, s->mat2.dtype);
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute) * w.group;
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
     w.b.direct = w.b.direct && w.b.cs == 1;
+    if (s->dots) {
+        bsri_side_set(&w.a, w.compute, s->mat2.dtype, s->mat2.col_stride, s->mat2.row_stride);
+        bsri_side_set(&w.b, w.compute, s->mat1.dtype, s->mat1.col_stride, s->mat1.row_stride);
+        bsri_few_sides(&w, s->mat1.cols);
+        w.panel = BSRI_FEW_LINE;
+    }
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
 /* How a job is shared out: its tasks, which take *ns on one thread. */
@@ -9744,6 +9794,7 @@ static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job,
     s->reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s->out_batch) : 0;
     s->subs = bsri_ceil_div(s->br, BSRI_TILE_ROWS), s->sub_rows = bsri_ceil_div(s->br, s->subs);
     s->panels = bsri_ceil_div(s->bc, panel), s->group = s->panels > 1 ? 1 : panel / s->bc;
+    s->dots = s->reduce && bsri_block_cols(job->out) <= INT32_MAX && bsri_sampled_by_dots(s);
     if (!s->rows || !s->items || !job->out->nnz) return 0;
     work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
     s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
