@@ -837,10 +837,10 @@ typedef enum bsr_backend {
 } bsr_backend;
 
 /* Instruction sets of the CPU backend; results are the same for any thread count, not for any isa (those in integers are). VNNI
-   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32. BF16
-   takes subnormal operands for zeros (those below 2^-126, also beside Inf: NaN then) and makes subnormal sums zeros: a product's
-   bound grows by |a b| for each pair with a subnormal one, and by 2^-126 for each pair of products added. Where that matters, ask
-   for BSR_ISA_AVX512_VNNI, or for sums in f64. */
+   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32, where
+   blocks and strides let whole groups be moved. BF16 takes subnormal operands for zeros (those below 2^-126, also beside Inf:
+   NaN then) and makes subnormal sums zeros: a product's bound grows by |a b| for each pair with a subnormal one, and by 2^-126
+   for each pair of products added. Where that matters, ask for BSR_ISA_AVX512_VNNI, or for sums in f64. */
 typedef enum bsr_isa {
     BSR_ISA_DEFAULT = 0,     /* what the machine has of BF16, VNNI, AVX-512, AVX2 with VNNI, AVX2, in this order */
     BSR_ISA_PORTABLE = 1,    /* plain C */
@@ -7375,7 +7375,7 @@ typedef struct bsri_engine {
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
     int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
-    int64_t strip;                     /* not 0: tiles that are finished at once share what is converted of b, so many block rows */
+    int64_t strip;                     /* not 0: tiles finished at once share what is converted of b, so many block rows */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -7625,7 +7625,8 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
 }
 /* The same as bsri_few_go() where indices have 64 bits: those of some lines at a time become 32, of a longer line piece by piece.
    col: of c's tiles; positions too where the index is transposed. */
-static void bsri_few_wide(bsri_work *w, const bsri_cursor *c, const char *a, const char *b, int64_t tile, int64_t count, int far) {
+static void bsri_few_wide(bsri_work *w, const bsri_cursor *c, const char *a, const char *b, int64_t tile, int64_t count,
+                          int far) {
     const int64_t *crow = (const int64_t *)c->crow, *at = (const int64_t *)c->position;
     const int64_t *col = (const int64_t *)(at ? c->row : c->col), first = w->first;
     int32_t line[BSRI_FEW_ROWS + 1], to[BSRI_COUNTED], from[BSRI_COUNTED];
@@ -7685,8 +7686,8 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
     w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
 }
-/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once (products of
-   i32 cost more than moving numbers one by one, if there are many), and where b is converted before. */
+/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once (products
+   of i32 cost more than moving numbers one by one, if there are many), and where b is converted before. */
 static int bsri_product_group(const bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int dtype = bsri_product_dtype(e->job), group = bsri_isa_group(e->products_isa, e->job->compute, dtype);
@@ -8090,14 +8091,14 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
 static void bsri_product_turn(bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
-    int direct;
+    int group, direct;
     if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
         2 * e->br < lanes)
         return;
     e->subs = bsri_ceil_div(e->br, most), e->sub_rows = bsri_ceil_div(e->br, e->subs);
     e->turned = bsri_min(most, (e->sub_rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX);
-    direct = bsri_product_group(e) > 1 ? b->col_stride % bsri_product_group(e) == 0 && e->bc % bsri_product_group(e) == 0
-                                       : b->dtype == e->job->compute;
+    group = bsri_product_group(e);
+    direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
 }
@@ -9701,8 +9702,8 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
     }
     bsri_work_end(w);
 }
-/* Small blocks of operands that are both contiguous along the products are dots: mat2's columns at each block, as rows of a matrix,
-   times mat1's few rows as columns. Numbers in pairs and bytes are packed fast, so that dots pay for fewer rows. */
+/* Small blocks of operands that are both contiguous along the products are dots: mat2's columns at each block, as rows of a
+   matrix, times mat1's few rows as columns. Numbers in pairs and bytes are packed fast, so that dots pay for fewer rows. */
 static int bsri_sampled_by_dots(const bsri_sampler *s) {
     const bsri_sampled *job = s->job;
     const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
