@@ -847,10 +847,10 @@ typedef enum bsr_backend {
 } bsr_backend;
 
 /* Instruction sets of the CPU backend; results are the same for any thread count, not for any isa (those in integers are). VNNI
-   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32. BF16
-   takes subnormal operands for zeros (those below 2^-126, also beside Inf: NaN then) and makes subnormal sums zeros: a product's
-   bound grows by |a b| for each pair with a subnormal one, and by 2^-126 for each pair of products added. Where that matters, ask
-   for BSR_ISA_AVX512_VNNI, or for sums in f64. */
+   multiplies i8 by fours, BF16 multiplies bf16 by twos, in dense, sampled and listed products that add up in i32 and f32, where
+   blocks and strides let whole groups be moved. BF16 takes subnormal operands for zeros (those below 2^-126, also beside Inf:
+   NaN then) and makes subnormal sums zeros: a product's bound grows by |a b| for each pair with a subnormal one, and by 2^-126
+   for each pair of products added. Where that matters, ask for BSR_ISA_AVX512_VNNI, or for sums in f64. */
 typedef enum bsr_isa {
     BSR_ISA_DEFAULT = 0,     /* what the machine has of BF16, VNNI, AVX-512, AVX2 with VNNI, AVX2, in this order */
     BSR_ISA_PORTABLE = 1,    /* plain C */
@@ -7021,6 +7021,7 @@ static int bsri_is_scaled(const bsri_product *job) { return job->a_scales.of.dat
 #define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
 #define BSRI_DEPTH_BYTES 256 /* products gathered per walk, times the element size: 16 KB of packed b stay in L1 */
 #define BSRI_LIST 128
+#define BSRI_STRIP_BYTES 65536 /* of b, converted once for several tiles */
 #define BSRI_AHEAD 3 /* pairs between a prefetch and its use, where blocks are small; else one walk */
 
 /* --- the epilogue: one tile of sums becomes output --- */
@@ -7548,6 +7549,7 @@ typedef struct bsri_engine {
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     int64_t gather;                    /* tiles that follow each other and are finished at once */
     int64_t turned;                    /* not 0: tiles are of the transposed product, b's columns times op(A)'s rows, so wide */
+    int64_t strip;                     /* not 0: tiles finished at once share what is converted of b, so many block rows */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -7716,6 +7718,77 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
     }
     bsri_work_end(w);
 }
+/* Adds the next entries of a tile whose rows of blocks of b are from lo to hi - 1, which `strip` holds in rows of a panel (null:
+   all that are left, from b itself). Blocks that follow each other are converted at once. */
+static void bsri_strip_add(const bsri_engine *e, bsri_work *w, bsri_cursor *c, int64_t first, int64_t lo, int64_t hi,
+                           const char *b, const char *strip) {
+    const int dt = e->job->a->index_dtype, turned = e->kind == BSRI_LIST_TRANSPOSED;
+    const int64_t step = e->bc * (strip ? w->panel : e->b_rs), each = e->br * e->bc;
+    const int by_rows = (e->a_cs == 1 || e->bc == 1) && (e->a_rs == e->bc || e->br == 1);
+    const int by_cols = (e->a_rs == 1 || e->br == 1) && (e->a_cs == e->br || e->bc == 1);
+    const int run = !turned && !w->a.direct && e->a_block == each && (by_rows || by_cols);
+    const int64_t most = bsri_min(BSRI_LIST, BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8 / each);
+    const void *rows = turned ? c->row : c->col;
+    const bsri_side side = w->a;
+    bsri_entry list[BSRI_LIST];
+    int64_t n, row = lo;
+    do {
+        const int64_t at = c->at;
+        for (n = 0; n < most && c->at < c->end; n++, c->at++) {
+            row = bsri_index(rows, dt, c->at);
+            if (row < lo || row >= hi) break;
+            list[n].a = run ? n * each : (turned ? bsri_index(c->position, dt, c->at) : c->at) * e->a_block;
+            list[n].b = (row - lo) * step;
+        }
+        if (!n) return;
+        if (run) {
+            bsri_row_load(w->isa, w->compute, w->a_pack, bsri_at(c->values, side.dtype, at * each), side.dtype, 1, n * each);
+            bsri_side_set(&w->a, w->compute, w->compute, by_rows ? e->bc : 1, by_rows ? 1 : e->br), w->a.direct = 1;
+        }
+        bsri_work_begin(w, first, e->br, w->cols, e->bc);
+        bsri_work_list(w, run ? (const char *)w->a_pack : c->values, strip ? strip : b, list, (int)n);
+        bsri_work_end(w);
+        w->a = side;
+    } while (n == most);
+}
+/* The sums of `count` tiles in c_tile: b's panel is converted strip by strip, and each tile takes what its list has there. Lists
+   that do not ascend take the rest from b, entry by entry; an element's products are added in the order of the list always. */
+static void bsri_strip_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t panel) {
+    const bsri_product *job = e->job;
+    const int64_t col = panel * e->panel, size = (int64_t)bsr_dtype_size(w->compute), rows = bsri_divide(job->b->rows, e->bc);
+    const bsri_side side = w->b;
+    BSRI_ALIGN64 double strip[BSRI_STRIP_BYTES / 8];
+    bsri_cursor c[BSRI_TILE_ROWS];
+    int64_t r, i, lo, hi;
+    int ready;
+    w->cols = bsri_min(e->panel, e->width - col);
+    memset(w->c_tile, 0, (size_t)(count * e->br * w->panel * size));
+    w->more = 1;
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        const int64_t b_at = col * s.b->col_stride + bsri_dense_offset(&job->batch, s.item, s.b);
+        const char *b = (const char *)bsri_at(s.b->data, side.dtype, b_at);
+        memset(c, 0, sizeof c);
+        for (i = 0; i < count; i++) bsri_cursor_matrix(e, &c[i], &s, tile + i);
+        for (lo = 0; lo < rows; lo = hi) {
+            hi = bsri_min(rows, lo + e->strip), ready = 0;
+            w->b.dtype = w->compute, w->b.size = size, w->b.direct = 1, w->b.rs = w->panel, w->b.cs = 1;
+            for (i = 0; i < count; i++) {
+                const void *rows_of = e->kind == BSRI_LIST_TRANSPOSED ? c[i].row : c[i].col;
+                const int64_t row = c[i].at < c[i].end ? bsri_index(rows_of, job->a->index_dtype, c[i].at) : -1;
+                if (row < lo || row >= hi) continue;
+                if (!ready)
+                    bsri_tile_load(w->isa, w->compute, strip, w->panel, bsri_at(b, side.dtype, lo * e->bc * side.rs), side.dtype,
+                                   (hi - lo) * e->bc, w->cols, side.rs, side.cs);
+                ready = 1;
+                bsri_strip_add(e, w, &c[i], i * e->br, lo, hi, b, (const char *)strip);
+            }
+        }
+        w->b = side;
+        for (i = 0; i < count; i++) bsri_strip_add(e, w, &c[i], i * e->br, 0, rows, b, NULL);
+    }
+    w->rows = e->br, w->more = 0;
+}
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
     const bsri_product *job = e->job;
@@ -7725,13 +7798,41 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
+/* The same as bsri_few_go() where indices have 64 bits: those of some lines at a time become 32, of a longer line piece by piece.
+   col: of c's tiles; positions too where the index is transposed. */
+static void bsri_few_wide(bsri_work *w, const bsri_cursor *c, const char *a, const char *b, int64_t tile, int64_t count,
+                          int far) {
+    const int64_t *crow = (const int64_t *)c->crow, *at = (const int64_t *)c->position;
+    const int64_t *col = (const int64_t *)(at ? c->row : c->col), first = w->first;
+    int32_t line[BSRI_FEW_ROWS + 1], to[BSRI_COUNTED], from[BSRI_COUNTED];
+    int64_t u, v, p, end, i;
+    for (u = tile; u < tile + count; u = v) {
+        for (v = u + 1; v < tile + count && crow[v + 1] - crow[u] <= BSRI_COUNTED; v++) {
+        }
+        for (p = crow[u]; p == crow[u] || p < crow[v]; p = end) {
+            end = bsri_min(crow[v], p + BSRI_COUNTED);
+            for (i = u; i <= v; i++) line[i - u] = (int32_t)(bsri_max(p, bsri_min(end, crow[i])) - p);
+            for (i = p; i < end; i++) to[i - p] = (int32_t)col[i];
+            for (i = p; i < end && at; i++) from[i - p] = (int32_t)at[i];
+            w->job.line = line, w->job.col = to, w->job.at = at ? from : NULL;
+            w->first = first + (u - tile) * w->rows;
+            bsri_few_go(w, at ? a : a + p * w->job.block * w->a.size, b, 0, v - u, far);
+            if (end == p) break;
+        }
+    }
+    w->first = first;
+}
 /* Tiles `tile` to tile + count by their index arrays, which few columns need no list of; 0 where it takes one. */
 static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t sub) {
     const bsri_product *job = e->job;
     const int64_t row = sub * e->sub_rows;
     bsri_few *f = &w->job;
+    const int wide = job->a && job->a->index_dtype == BSR_I64;
+    const char *a, *b;
     int64_t r;
-    if (!w->few || !job->a || job->a->index_dtype != BSR_I32 || e->kind == BSRI_LIST_SCAN) return 0;
+    int far;
+    if (!w->few || !job->a || e->kind == BSRI_LIST_SCAN) return 0;
+    if (wide && (job->a->nnz > INT32_MAX || job->b->rows / e->bc > INT32_MAX)) return 0;
     w->rows = bsri_min(e->sub_rows, e->br - row);
     bsri_work_begin(w, 0, count * w->rows, e->width, e->bc);
     w->rows = w->rows / count;
@@ -7740,12 +7841,17 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         bsri_cursor_matrix(e, &c, &s, tile);
+        a = c.values + row * e->a_rs * w->a.size;
+        b = (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size;
+        far = c.position && e->far && w->few != BSRI_FEW_TURNED;
+        f->block = e->a_block, f->step = bsri_step(0, e->bc, e->b_rs);
+        if (wide) {
+            bsri_few_wide(w, &c, a, b, tile, count, far);
+            continue;
+        }
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
-        f->col = (const int32_t *)(f->at ? c.row : c.col), f->block = e->a_block,
-        f->step = bsri_step(0, e->bc, e->b_rs);
-        bsri_few_go(w, c.values + row * e->a_rs * w->a.size,
-                    (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, tile, tile + count,
-                    f->at && e->far && w->few != BSRI_FEW_TURNED);
+        f->col = (const int32_t *)(f->at ? c.row : c.col);
+        bsri_few_go(w, a, b, tile, tile + count, far);
     }
     return 1;
 }
@@ -7755,12 +7861,23 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
     w->a.direct = w->a.dtype == w->compute || (read && w->b.direct);
 }
+/* Numbers multiplied side by side: one where blocks have no two, where whole groups of b's side can't be moved at once (products
+   of i32 cost more than moving numbers one by one, if there are many), and where b is converted before. */
+static int bsri_product_group(const bsri_engine *e) {
+    const bsr_dense *b = e->job->b;
+    const int dtype = bsri_product_dtype(e->job), group = bsri_isa_group(e->products_isa, e->job->compute, dtype);
+    const int64_t rs = e->turned ? e->a_cs : e->b_rs, cs = e->turned ? e->a_rs : b->cols == 1 ? 1 : b->col_stride;
+    if (dtype != b->dtype || e->strip) return 1;
+    if (e->job->compute == BSR_I32 && (cs == 1 || e->bc >= 32)) return group;
+    return e->bc > 1 && (cs == 1 || (rs == 1 && cs % group == 0 && e->bc % group == 0)) ? group : 1;
+}
 static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
     const bsri_product *job = e->job;
     const int dtype = bsri_product_dtype(job);
     const int64_t b_cs = job->b->cols == 1 ? 1 : job->b->col_stride;
     w->panel = e->turned ? e->turned : e->panel, w->few = e->few, w->more = 0, w->counted = 0;
     bsri_work_isa(w, e->products_isa, job->compute, dtype, job->b->dtype);
+    if (w->group > 1) w->group = bsri_product_group(e);
     bsri_side_set(e->turned ? &w->b : &w->a, w->compute, dtype, e->turned ? e->a_cs : e->a_rs, e->turned ? e->a_rs : e->a_cs);
     bsri_side_set(e->turned ? &w->a : &w->b, w->compute, job->b->dtype, e->turned ? b_cs : e->b_rs, e->turned ? e->b_rs : b_cs);
     if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
@@ -7787,7 +7904,8 @@ static void bsri_product_task(void *arg, int64_t task) {
         for (i = 0; i < count && e->low; i += w.few ? count : 1)
             bsri_low_sums(e, &w, item, tile + i, w.few ? count : 1, panel, sub * e->sub_rows,
                           bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
-        if (!e->low && !bsri_few_lines(e, &w, item, tile, count, sub))
+        if (e->strip) bsri_strip_sums(e, &w, item, tile, count, panel);
+        else if (!e->low && !bsri_few_lines(e, &w, item, tile, count, sub))
             for (i = 0; i < count; i++)
                 bsri_product_sums(e, &w, item, tile + i, panel, sub * e->sub_rows,
                                   bsri_min(e->sub_rows, e->br - sub * e->sub_rows), i * e->br);
@@ -8125,11 +8243,6 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
-/* Numbers multiplied side by side. */
-static int bsri_product_group(const bsri_engine *e) {
-    const int dtype = bsri_product_dtype(e->job);
-    return dtype == e->job->b->dtype ? bsri_isa_group(e->products_isa, e->job->compute, dtype) : 1;
-}
 /* What out is cut into, and what each tile multiplies. 0: there is nothing to do. */
 static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bsri_engine *e) {
     memset(e, 0, sizeof *e);
@@ -8158,15 +8271,33 @@ static int bsri_engine_begin(const bsr_context *ctx, const bsri_product *job, bs
 static void bsri_product_turn(bsri_engine *e) {
     const bsr_dense *b = e->job->b;
     const int64_t lanes = bsri_lanes(e->isa, e->job->compute), most = bsri_tile_cols(e->job->compute);
-    const int group = bsri_product_group(e);
-    const int direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
+    int group, direct;
     if (e->few || e->width <= BSRI_FEW_COLS || e->kind == BSRI_LIST_SCAN || e->b_rs != 1 || e->bc == 1 || b->col_stride == 1 ||
         2 * e->br < lanes)
         return;
     e->subs = bsri_ceil_div(e->br, most), e->sub_rows = bsri_ceil_div(e->br, e->subs);
     e->turned = bsri_min(most, (e->sub_rows + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX);
+    group = bsri_product_group(e);
+    direct = group > 1 ? b->col_stride % group == 0 && e->bc % group == 0 : b->dtype == e->job->compute;
     e->panel = BSRI_TILE_ROWS * (direct && e->job->out->row_stride == 1 ? most / e->turned : 1);
     e->panels = bsri_ceil_div(e->width, e->panel);
+}
+/* Blocks of few rows whose b must be converted or turned: for tiles that are finished at once this is done together, where each
+   number of b is met often enough (once where it would be gathered, else twice). */
+static void bsri_product_strip(bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int by_rows = job->b->col_stride == 1;
+    const int64_t panel = bsri_tile_cols(job->compute), row = BSRI_STRIP_BYTES / BSRI_TILE_BYTES;
+    double tiles, met;
+    if (by_rows && (job->b->dtype == job->compute || job->compute == BSR_I32 || e->br > 3)) return;
+    if (!job->a || e->few || e->turned || e->width <= BSRI_FEW_COLS || e->schedule.bytes || e->br > 8 || e->bc > row ||
+        (e->kind != BSRI_LIST_ROWS && e->kind != BSRI_LIST_TRANSPOSED) || !e->reduce || !job->b->rows)
+        return;
+    tiles = (double)bsri_min(BSRI_TILE_ROWS / e->br, e->tiles);
+    met = (double)bsri_stored_count(job->a) / (double)e->tiles * tiles / (double)(job->b->rows / e->bc);
+    if (met < (by_rows ? 2.0 : 1.0)) return;
+    e->strip = row / e->bc, e->panel = panel, e->panels = bsri_ceil_div(e->width, panel);
+    e->gather = BSRI_TILE_ROWS / e->br;
 }
 /* --- products of operands with scales: the products of a group are added up, then scaled and added to totals --- */
 static double bsri_scale_at(const bsri_scaling *s, const char *from, int64_t line, int64_t along) {
@@ -8759,11 +8890,13 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     if (e.kind == BSRI_LIST_SCAN && e.reduce && !scaled && !low.job && bsri_scan_run(c, &e)) return;
     if (!scaled) bsri_product_turn(&e);
     if (low.job) bsri_low_begin(&low, &e);
+    else if (!scaled) bsri_product_strip(&e);
     /* a task is some 2^19 products: long beside handing it out */
     listed = job->a ? bsri_stored_count(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
+    if (e.strip) e.chunk = bsri_ceil_div(e.chunk, e.gather) * e.gather;
     if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
         const int64_t row = bsri_min(1 << 19, listed / e.tiles + 1) * e.sub_rows;
         const int64_t each = row * bsri_min(e.bc, 1 << 12) * (int64_t)bsr_dtype_size(job->a->dtype);
@@ -9805,6 +9938,7 @@ typedef struct bsri_sampler {
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
     bsri_batch out_batch;
+    int dots;                  /* blocks are made of dots */
     const struct bsri_gated *gated; /* tiles are one factor of gated units: >>gated-engine; or null */
 } bsri_sampler;
 static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
@@ -9844,17 +9978,23 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
 static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input, int64_t p,
                                 int64_t blocks, int64_t row, int64_t col) {
     const bsri_sampled *job = s->job;
-    const int64_t width = w->cols / blocks;
+    const int in_line = s->br == 1 && (s->bc == 1 || (s->o_strides[0] == s->bc * s->o_strides[2] &&
+                                                      (job->beta == 0.0 || s->i_strides[0] == s->bc * s->i_strides[2])));
+    int64_t width = w->cols / blocks, g;
     bsri_finish f;
-    int64_t g;
     memset(&f, 0, sizeof f);
     f.isa = s->isa, f.compute = job->compute, f.type = s->type, f.alpha = job->alpha, f.beta = job->beta;
     f.out_dtype = job->out->dtype, f.rs = s->o_strides[1], f.cs = s->o_strides[2];
     f.plain = f.type == f.compute && job->beta == 0.0;
+    if (in_line && col == 0 && width == s->bc) { /* blocks are elements of one line */
+        if (s->bc == 1) f.cs = s->o_strides[0];
+        width = w->cols, blocks = 1;
+    }
     for (g = 0; g < blocks; g++) {
         f.out = bsri_at(out->values, job->out->dtype, (p + g) * s->o_strides[0] + row * f.rs + col * f.cs);
         if (job->beta != 0.0) {
             f.input.dtype = job->input->dtype, f.input.rs = s->i_strides[1], f.input.cs = s->i_strides[2];
+            if (s->bc == 1 && width > 1) f.input.cs = s->i_strides[0];
             f.input.data = bsri_at(input->values, f.input.dtype,
                                    (p + g) * s->i_strides[0] + row * f.input.rs + col * f.input.cs);
         }
@@ -9884,6 +10024,38 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
     }
     bsri_work_end(w);
 }
+/* Small blocks of operands that are both contiguous along the products are dots: mat2's columns at each block, as rows of a
+   matrix, times mat1's few rows as columns. Numbers in pairs and bytes are packed fast, so that dots pay for fewer rows. */
+static int bsri_sampled_by_dots(const bsri_sampler *s) {
+    const bsri_sampled *job = s->job;
+    const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
+    const int group = m1->dtype == m2->dtype ? bsri_isa_group(s->products_isa, job->compute, m1->dtype) : 1;
+    const int paired = group > 1 && m2->col_stride % group == 0, bytes = bsr_dtype_size(m2->dtype) == 1;
+    if (job->compute == BSR_I32 && !bsri_dots_read(s->isa, BSR_I32, m2->dtype)) return 0;
+    if (m1->col_stride != 1 || m2->row_stride != 1 || m1->cols <= 1 || s->bc > BSRI_FEW_ROWS) return 0;
+    if (s->br == 1) return s->bc <= 8 || m1->cols >= 16;
+    return m1->cols >= 64 && s->br <= (paired || bytes ? 2 : 7);
+}
+static void bsri_sampled_dots(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line, int64_t p,
+                              int64_t blocks) {
+    static const int32_t start[BSRI_FEW_ROWS] = {0};
+    const bsri_sampled *job = s->job;
+    const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
+    int32_t lines[BSRI_FEW_ROWS + 1], at[BSRI_FEW_ROWS];
+    bsri_few *f = &w->job;
+    int64_t r, g;
+    bsri_work_begin(w, 0, blocks * s->bc, s->br, m1->cols);
+    for (g = 0; g <= blocks; g++) lines[g] = (int32_t)g;
+    for (g = 0; g < blocks; g++) at[g] = (int32_t)bsri_index(out->col, job->out->index_dtype, p + g);
+    w->rows = s->bc, f->line = lines, f->at = at, f->col = start, f->block = s->bc * m2->col_stride, f->step = 0;
+    for (r = 0; r < s->reduce; r++) {
+        const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
+        const int64_t first = bsri_dense_offset(&job->batch, whole, m1) + line * s->br * m1->row_stride;
+        bsri_few_go(w, (const char *)bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2)),
+                    (const char *)bsri_at(m1->data, m1->dtype, first), 0, blocks, 0);
+    }
+    w->rows = s->br, w->cols = blocks * s->bc;
+}
 static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
     const bsri_sampled *job = s->job;
     const int64_t cols = w->panel, row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
@@ -9893,8 +10065,13 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
     bsri_item input = out;
     if (job->beta != 0.0) input = bsri_matrix_item(&s->out_batch, item, job->input);
     for (p = bsri_index(out.crow, job->out->index_dtype, line); p < end; p += blocks) {
-        blocks = bsri_min(s->group, end - p);
-        for (panel = 0; panel < s->panels; panel++) {
+        blocks = bsri_min(w->few ? BSRI_FEW_ROWS / s->bc : s->group, end - p);
+        if (w->few) {
+            bsri_sampled_dots(s, w, item, &out, line, p, blocks);
+            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, 0, 0);
+            else bsri_sampled_finish(s, w, &out, &input, p, blocks, 0, 0);
+        }
+        for (panel = 0; panel < s->panels && !w->few; panel++) {
             const int64_t col = panel * cols;
             bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
@@ -9910,12 +10087,18 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE, w.more = 0;
+    w.panel = bsri_tile_cols(job->compute), w.few = s->dots ? BSRI_FEW_DOTS : BSRI_FEW_NONE, w.more = 0, w.counted = 0;
     bsri_work_isa(&w, s->products_isa, job->compute, s->mat1.dtype, s->mat2.dtype);
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute) * w.group;
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
     w.b.direct = w.b.direct && w.b.cs == 1;
+    if (s->dots) {
+        bsri_side_set(&w.a, w.compute, s->mat2.dtype, s->mat2.col_stride, s->mat2.row_stride);
+        bsri_side_set(&w.b, w.compute, s->mat1.dtype, s->mat1.col_stride, s->mat1.row_stride);
+        bsri_few_sides(&w, s->mat1.cols);
+        w.panel = BSRI_FEW_LINE;
+    }
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
 /* How a job is shared out: its tasks, which take *ns on one thread. */
@@ -9934,6 +10117,7 @@ static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job,
     s->reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s->out_batch) : 0;
     s->subs = bsri_ceil_div(s->br, BSRI_TILE_ROWS), s->sub_rows = bsri_ceil_div(s->br, s->subs);
     s->panels = bsri_ceil_div(s->bc, panel), s->group = s->panels > 1 ? 1 : panel / s->bc;
+    s->dots = s->reduce && bsri_block_cols(job->out) <= INT32_MAX && bsri_sampled_by_dots(s);
     if (!s->rows || !s->items || !job->out->nnz) return 0;
     work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
     s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
