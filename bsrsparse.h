@@ -4964,16 +4964,14 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_L_v0d 1
 #define BSRI_L_v0i 1
 #endif
-#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                                                                   \
-    do {                                                                                                        \
-        int lane_;                                                                                              \
-        if ((m) == (lanes)) {                                                                                   \
-            dst = *(const U *)(const void *)(p);                                                                \
-        } else {                                                                                                \
-            memset(&(dst), 0, sizeof(dst));                                                                     \
-            for (lane_ = 0; lane_ < (m) && lane_ < (lanes); lane_++)                                            \
-                memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, sizeof(V) / (lanes));  \
-        }                                                                                                       \
+#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                                            \
+    do {                                                                                 \
+        int lane_;                                                                       \
+        memset(&(dst), 0, sizeof(dst));                                                  \
+        if ((m) == (lanes)) dst = *(const U *)(const void *)(p);                         \
+        else                                                                             \
+            for (lane_ = 0; lane_ < (m) && lane_ < (lanes); lane_++)                     \
+                memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, sizeof(V) / (lanes)); \
     } while (0)
 #define BSRI_V_v0f bsri_v0f
 #define BSRI_V_v0d bsri_v0d
@@ -5891,8 +5889,7 @@ typedef struct bsri_walk {
 #else
 #define BSRI_PREFETCH(p) (void)(p)
 #endif
-/* Hides where a pointer comes from: addresses that would be kept in registers for later are worked out anew. Kernels that are one
-   vector wide have the registers. */
+/* Hides where a pointer comes from: addresses that would be kept in registers for later are worked out anew. */
 #if defined(__GNUC__)
 #define BSRI_OPAQUE(p) __asm__("" : "+r"(p))
 #else
@@ -5928,12 +5925,10 @@ typedef struct bsri_walk {
 #define BSRI_K_A3 half[0]
 #define BSRI_K_A4 half[am]
 #define BSRI_K_A5 half[2 * am]
-#define BSRI_K_HALF_1(T, NV)
-#define BSRI_K_HALF_2(T, NV)
-#define BSRI_K_HALF_3(T, NV)
-#define BSRI_K_HALF_4(T, NV)        \
-    const T *half = a + 3 * am;     \
-    if (NV > 1) BSRI_OPAQUE(half);
+#define BSRI_K_HALF_1(T)
+#define BSRI_K_HALF_2(T)
+#define BSRI_K_HALF_3(T)
+#define BSRI_K_HALF_4(T) const T *half = a + 3 * am; BSRI_OPAQUE(half);
 #define BSRI_K_HALF_5 BSRI_K_HALF_4
 #define BSRI_K_HALF_6 BSRI_K_HALF_4
 #define BSRI_K_FMA(S, m, j) c##m##_##j = BSRI_FMA_##S(av, b##j, c##m##_##j);
@@ -5949,7 +5944,7 @@ typedef struct bsri_walk {
         const int64_t next = w->add ? ldc : 0;                                                               \
         const BSRI_M_##S mask = BSRI_MASK_##S(w->tail);                                                      \
         int64_t i, k;                                                                                        \
-        if (NV > 1) BSRI_OPAQUE(from);                                                                       \
+        BSRI_OPAQUE(from);                                                                                   \
         BSRI_ROWS_##MR(BSRI_K_SUMS, S, NV)                                                                   \
         for (i = 0; i < count; i++) {                                                                        \
             const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + a_at;                                   \
@@ -5959,12 +5954,12 @@ typedef struct bsri_walk {
             for (k = 0; k < kc; k++, a += ak, b += ldb, ahead += ak, ahead_b += ldb) {                       \
                 BSRI_PREFETCH(ahead + (k & 7) * am);                                                         \
                 BSRI_PREFETCH(ahead_b);                                                                      \
-                BSRI_K_HALF_##MR(BSRI_T_##S, NV)                                                             \
+                BSRI_K_HALF_##MR(BSRI_T_##S)                                                                 \
                 BSRI_B_##NV(S)                                                                               \
                 BSRI_ROWS_##MR(BSRI_K_ROW, S, NV)                                                            \
             }                                                                                                \
         }                                                                                                    \
-        if (NV > 1) BSRI_OPAQUE(c);                                                                          \
+        BSRI_OPAQUE(c);                                                                                      \
         BSRI_ROWS_##MR(BSRI_K_STORES, S, NV)                                                                 \
         (void)am;                                                                                            \
     }
