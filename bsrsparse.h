@@ -5213,7 +5213,7 @@ static int bsri_isa_best(uint32_t isas) {
 #define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, I2)
 #endif
 
-static const double bsri_zeros[64] = {0}; /* a row of sums of the widest kernel */
+static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
 
 /* --- indices: their sign bits, and those of what is left to the last that is allowed; ascending: and of each step --- */
 #define BSRI_OR_v0i(a, b) ((a) | (b))
@@ -5889,12 +5889,6 @@ typedef struct bsri_walk {
 #else
 #define BSRI_PREFETCH(p) (void)(p)
 #endif
-/* Hides where a pointer comes from: addresses that would be kept in registers for later are worked out anew. */
-#if defined(__GNUC__)
-#define BSRI_OPAQUE(p) __asm__("" : "+r"(p))
-#else
-#define BSRI_OPAQUE(p) (void)(p)
-#endif
 #define BSRI_ROWS_1(X, S, NV) X(S, 0, NV)
 #define BSRI_ROWS_2(X, S, NV) BSRI_ROWS_1(X, S, NV) X(S, 1, NV)
 #define BSRI_ROWS_3(X, S, NV) BSRI_ROWS_2(X, S, NV) X(S, 2, NV)
@@ -5914,37 +5908,23 @@ typedef struct bsri_walk {
 #define BSRI_B_8(S)                                                                                   \
     BSRI_B_PLAIN(S, 0) BSRI_B_PLAIN(S, 1) BSRI_B_PLAIN(S, 2) BSRI_B_PLAIN(S, 3) BSRI_B_PLAIN(S, 4) \
     BSRI_B_PLAIN(S, 5) BSRI_B_PLAIN(S, 6) BSRI_B_LAST(S, 7)
-#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(from + j * BSRI_L_##S);
-#define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m) from += next;
-#define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + j * BSRI_L_##S, c##m##_##j);
-#define BSRI_K_STORES(S, m, NV) BSRI_COLS_##NV(BSRI_K_STORE, S, m) c += ldc;
-/* Where a row's number of a is: from the fourth on they count from there. */
-#define BSRI_K_A0 a[0]
-#define BSRI_K_A1 a[am]
-#define BSRI_K_A2 a[2 * am]
-#define BSRI_K_A3 half[0]
-#define BSRI_K_A4 half[am]
-#define BSRI_K_A5 half[2 * am]
-#define BSRI_K_HALF_1(T)
-#define BSRI_K_HALF_2(T)
-#define BSRI_K_HALF_3(T)
-#define BSRI_K_HALF_4(T) const T *half = a + 3 * am; BSRI_OPAQUE(half);
-#define BSRI_K_HALF_5 BSRI_K_HALF_4
-#define BSRI_K_HALF_6 BSRI_K_HALF_4
+#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(from + m * next + j * lanes);
+#define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m)
+#define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + m * ldc + j * BSRI_L_##S, c##m##_##j);
+#define BSRI_K_STORES(S, m, NV) BSRI_COLS_##NV(BSRI_K_STORE, S, m)
 #define BSRI_K_FMA(S, m, j) c##m##_##j = BSRI_FMA_##S(av, b##j, c##m##_##j);
 #define BSRI_K_ROW(S, m, NV)                            \
     {                                                   \
-        const BSRI_W_##S av = BSRI_SET1_##S(BSRI_K_A##m); \
+        const BSRI_W_##S av = BSRI_SET1_##S(a[m * am]); \
         BSRI_COLS_##NV(BSRI_K_FMA, S, m)                \
     }
 #define BSRI_DEFINE_KERNEL(S, ISA, MR, NV)                                                                   \
     BSRI_A_##ISA static void bsri_kernel_##S##_##MR##x##NV(const bsri_walk *w, int64_t a_at, int64_t b_at, BSRI_T_##S *c) { \
         const BSRI_T_##S *from = w->add ? c : (const BSRI_T_##S *)(const void *)bsri_zeros;                  \
         const int64_t am = w->am, ak = w->ak, ldb = w->ldb, ldc = w->ldc, count = w->count, kc = w->kc;      \
-        const int64_t next = w->add ? ldc : 0;                                                               \
+        const int64_t next = w->add ? ldc : 0, lanes = w->add ? BSRI_L_##S : 0;                              \
         const BSRI_M_##S mask = BSRI_MASK_##S(w->tail);                                                      \
         int64_t i, k;                                                                                        \
-        BSRI_OPAQUE(from);                                                                                   \
         BSRI_ROWS_##MR(BSRI_K_SUMS, S, NV)                                                                   \
         for (i = 0; i < count; i++) {                                                                        \
             const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + a_at;                                   \
@@ -5954,12 +5934,10 @@ typedef struct bsri_walk {
             for (k = 0; k < kc; k++, a += ak, b += ldb, ahead += ak, ahead_b += ldb) {                       \
                 BSRI_PREFETCH(ahead + (k & 7) * am);                                                         \
                 BSRI_PREFETCH(ahead_b);                                                                      \
-                BSRI_K_HALF_##MR(BSRI_T_##S)                                                                 \
                 BSRI_B_##NV(S)                                                                               \
                 BSRI_ROWS_##MR(BSRI_K_ROW, S, NV)                                                            \
             }                                                                                                \
         }                                                                                                    \
-        BSRI_OPAQUE(c);                                                                                      \
         BSRI_ROWS_##MR(BSRI_K_STORES, S, NV)                                                                 \
         (void)am;                                                                                            \
     }
