@@ -71,4 +71,5 @@ build/gpu/examples/multi_gpu: examples/multi_gpu.cu $(wildcard examples/*.h) $(H
 archs:
 	@JOBS="$(JOBS)" sh tests/archs.sh $(ARCHS)
 build-times:
+	@sh tests/build_times.sh host
 	@for x in "" BF16 F32 I8 F64; do for split in "" $(SPLIT); do GPU_ARCH="$(GPU_ARCH)" sh tests/build_times.sh "$$x" "$$split"; done; done
