@@ -21562,7 +21562,7 @@ static int bsri_mma_layout(const bsr_dense *d) {
     return 0;
 }
 
-/* The same of lines that stand at any address: each has its place, so that what is next to a piece belongs to the operand, too. */
+/* The same of lines at any address: each has its place, so that what is next to a piece belongs to the operand, too. */
 static int bsri_mma_shifted(const bsr_dense *d) {
     if (d->col_stride == 1 && (d->row_stride >= d->cols || d->rows == 1)) return 1;
     return d->row_stride == 1 && (d->col_stride >= d->rows || d->cols == 1) ? 2 : 0;

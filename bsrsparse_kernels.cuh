@@ -2732,11 +2732,11 @@ __device__ __forceinline__ uint4 bsri_shifted(uint4 x, const uint4 &y, int skew)
 }
 /* Elements of 16 bytes from `from` on, as many as stand before `end`; the others are zeros. */
 template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *from, const char *end) {
-    typedef typename bsri_either<T::BYTES == 1, uint8_t, typename bsri_either<T::BYTES == 2, uint16_t, uint32_t>::type>::type word;
+    static_assert(T::BYTES == 2, "types of operands at any address");
     uint32_t w[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int e = 0; e < 16; e += T::BYTES)
-        if (from + e < end) w[e / 4] |= (uint32_t) * (const word *)(from + e) << e % 4 * 8;
+    for (int e = 0; e < 8; e++)
+        if (from + 2 * e < end) w[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 template <class T, class L> struct bsri_mma_producer {

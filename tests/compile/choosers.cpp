@@ -59,7 +59,8 @@ static const bsri_instance *product(const bsr_context *ctx, int dtype, int64_t m
     return s.best.kernel ? instance_of(s.best.kernel) : NULL;
 }
 static void products(const bsr_context *cpu) {
-    static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {8, 64, 1024, 16384}, odd[] = {33, 100, 333, 4090, 4095};
+    static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {8, 64, 1024, 16384};
+    static const int64_t odd[] = {33, 100, 333, 4090, 4095};
     bsr_context gpu[3] = {*cpu, *cpu, *cpu};
     static const int tiers[3] = {BSRI_TIER_WGMMA, BSRI_TIER_MMA, BSRI_TIER_SIMT}, multiprocessors[3] = {132, 108, 40},
                      shared[3] = {232448, 166912, 65536};
@@ -88,9 +89,9 @@ static void products(const bsr_context *cpu) {
     check(product(&gpu[0], BSR_BF16, 4096, 4096, 4096, 16, 0)->number == BSRI_KERNEL_PRODUCT_WGMMA_16_256_ROWS_BF16, "by 16", 0);
     check(product(&gpu[0], BSR_BF16, 14336, 4096, 8, 64, 0)->of == BSRI_FOR_NARROW, "few columns", 8);
     check(product(&gpu[0], BSR_BF16, 256, 256, 256, 32, 0)->of == BSRI_FOR_SMALL, "little to do", 256);
-    for (int64_t block : blocks) /* columns that are not whole pieces of 16 bytes: on tensor cores, where elements are not gathered */
+    for (int64_t block : blocks) /* columns that are not whole pieces of 16 bytes: of 16 bits, elements are not gathered */
         for (int64_t n : odd) {
-            check(product(&gpu[1], BSR_F16, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "a dense operand at any address", (int)n);
+            check(product(&gpu[1], BSR_F16, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "dense at any address", (int)n);
             check(product(&gpu[0], BSR_BF16, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "the same", (int)n);
             check(product(&gpu[0], BSR_I8, 4096, 4096, n, block, 0)->of == BSRI_FOR_GATHER, "the same of i8", (int)n);
         }

@@ -91,7 +91,9 @@ static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t how) {
     for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
     return r;
 }
-static uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) { return (uint32_t)(((uint64_t)high << 32 | low) >> (by & 31)); }
+static uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (by & 31));
+}
 static float bsri_dev_exp2(float x) { return exp2f(x); }
 static float bsri_dev_inverse(float x) { return 1 / x; }
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
@@ -360,8 +362,10 @@ static bsr_dense laid(const bsr_dense *b, int columns, int64_t unit) {
     const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
     bsr_dense d = *b;
     int64_t i, j, n, step = (item + unit) / unit * unit;
-    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit, d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
+    d.row_stride = columns ? 1 : bsri_ceil_div(b->cols, unit) * unit;
+    d.col_stride = columns ? bsri_ceil_div(b->rows, unit) * unit : 1;
     for (i = b->batch_dims - 1; i >= 0; i--) d.batch_stride[i] = step, step *= b->batch[i];
+    if (batch.count == 1) step = bsri_max(0, (b->rows - 1) * d.row_stride + (b->cols - 1) * d.col_stride + 1);
     d.data = bt_alloc((size_t)(step * (int64_t)bsr_dtype_size(b->dtype)), unit > 1 ? 16 : bsr_dtype_size(b->dtype));
     bt_mark_output(d.data);
     for (n = 0; n < batch.count; n++)
