@@ -49,7 +49,7 @@ all: examples
 help:
 	@echo "make run            the main job: builds and runs examples/spmm.c (ARGS=\"--help\", \"--backend cpu\" and the like)"
 	@echo "make tune           searches the fastest plans on this machine (ARGS=\"--help\"), writes build/tune_table.h"
-	@echo "make test           everything: tests, sanitizers, compile matrix, examples, fuzz targets, static checks"
+	@echo "make test           tests, sanitizers, compile matrix, examples, fuzz targets; what repeats by turns (SHARE=all: everything)"
 	@echo "make bench          speed against OpenBLAS and SciPy, where they are installed"
 	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang; random calls against NumPy for as long"
 	@echo "make mutants        edits of the sources that tests must notice: SAMPLE=60 of tests/mutants.txt, ALL=1; GPU=1, CUDA=1"
@@ -103,7 +103,7 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h tests/
 # program is compiled where it holds a copy of the library, and by turns: one in four by the commit (tests/cases.sh; SHARE=all:
 # each).
 WITH_LIBRARY := $(basename $(notdir $(shell grep -l 'undef BSRI_IMPLEMENTED' tests/test_*.c)))
-OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell . tests/cases.sh; t=$$(turn); n=0; for p in $(TESTS) $(FUZZERS) $(EXAMPLES); do \
+OWN_SAN = $(eval OWN_SAN := $(WITH_LIBRARY) $(shell SHARE='$(SHARE)' TURN='$(TURN)'; . tests/cases.sh; t=$$(turn); n=0; for p in $(TESTS) $(FUZZERS) $(EXAMPLES); do \
     n=$$((n + 1)); ! { whole || [ $$(((n + t) % 4)) -eq 0 ]; } || echo $$p; done))$(OWN_SAN)
 TEST_OBJECTS := $(addprefix $(B)/plain/,$(TESTS:=.o))
 $(TEST_OBJECTS): $(B)/plain/%.o: tests/%.c $(TEST_HEADERS) $(HEADERS)
@@ -119,18 +119,22 @@ $(PYTHON_LIBRARY): $(B)/plain/library.o
 	$(link) $(OPENMP) -shared $< -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
-$(addprefix $(B)/san/,$(TESTS)): $(B)/san/%: $(B)/plain/%.o $(B)/san/library.o
+# Which those are: another turn's programs are made anew.
+$(B)/san/own: FORCE
+	@mkdir -p $(@D); echo '$(OWN_SAN)' | cmp -s - $@ || echo '$(OWN_SAN)' > $@
+FORCE:
+$(addprefix $(B)/san/,$(TESTS)): $(B)/san/%: $(B)/plain/%.o $(B)/san/library.o $(B)/san/own
 	$(if $(filter $*,$(OWN_SAN)),$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED tests/$*.c,$(link) $(SANITIZE) $(OPENMP) $<) \
 	    $(@D)/library.o -o $@ -lm -lpthread
 # Without OpenMP, whose own threads this sanitizer does not know.
 $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 	$(compile) -O1 -g $(TSAN) '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' $< -o $@ -lm -lpthread
 san_compile = $(compile) $(if $(filter $*,$(OWN_SAN)),$(SAN_FLAGS),-O1) $(OPENMP) -DBSRI_IMPLEMENTED -c $< -o $@.o
-san_link = @$(CC) $(SANITIZE) $(OPENMP) $@.o $(@D)/library.o -o $@ -lm -lpthread; rm -f $@.o
-$(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
+san_link = @$(CC) $(SANITIZE) $(OPENMP) $@.o $(@D)/library.o -o $@ -lm -lpthread && rm -f $@.o
+$(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS) $(B)/san/own
 	$(san_compile) -DFUZZ_MAIN
 	$(san_link)
-$(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
+$(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS) $(B)/san/own
 	$(san_compile)
 	$(san_link)
 
@@ -222,7 +226,7 @@ below = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 to_headers = $(shell realpath -m --relative-to="$(LIBDIR)/cmake/bsrsparse" "$(INCLUDEDIR)/bsrsparse" 2> /dev/null)
 pc = umask 022; printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(call below,$(INCLUDEDIR))/bsrsparse' 'libdir=$(call below,$(LIBDIR))' '' \
      'Name: $(1)' 'Version: $(VERSION)' 'Description: block-sparse matrix products, softmax and attention' $(2) \
-     > "$(PC_DIR)/$(1).pc"
+     > "$(PC_DIR)/$(1).pc" && chmod 644 "$(PC_DIR)/$(1).pc"
 # Everybody may read what is installed, whatever the umask, and the modes of the source tree are.
 install:
 	umask 022; mkdir -p "$(HEADER_DIR)" "$(PC_DIR)" "$(CMAKE_DIR)" "$(call HERE,$(DOCDIR))"
@@ -235,6 +239,7 @@ install:
 	    -e 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config.cmake.in > "$(CMAKE_DIR)/bsrsparse-config.cmake"
 	umask 022; sed 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config-version.cmake.in \
 	    > "$(CMAKE_DIR)/bsrsparse-config-version.cmake"
+	chmod 644 "$(CMAKE_DIR)/bsrsparse-config.cmake" "$(CMAKE_DIR)/bsrsparse-config-version.cmake"
 install-shared: install $(B)/libbsrsparse.so
 	install -m 755 $(B)/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
 	ln -sf libbsrsparse.so.$(VERSION) "$(call HERE,$(LIBDIR))/$(SONAME)"

@@ -279,7 +279,7 @@
      per operation that no table knows the GPU's architecture.
      What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
      A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands that tensor cores would take as they lie
-     if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in words).
+     if they were aligned (but for f16's and bf16's dense ones of products), or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in words).
      BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them are
      not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
@@ -8293,6 +8293,7 @@ static void bsri_product_strip(bsri_engine *e) {
     if (!job->a || e->few || e->turned || e->width <= BSRI_FEW_COLS || e->schedule.bytes || e->br > 8 || e->bc > row ||
         (e->kind != BSRI_LIST_ROWS && e->kind != BSRI_LIST_TRANSPOSED) || !e->reduce || !job->b->rows)
         return;
+    if (job->compute != BSR_I32 && bsri_product_group(e) > 1) return; /* pairs round otherwise: not by the pattern */
     tiles = (double)bsri_min(BSRI_TILE_ROWS / e->br, e->tiles);
     met = (double)bsri_stored_count(job->a) / (double)e->tiles * tiles / (double)(job->b->rows / e->bc);
     if (met < (by_rows ? 2.0 : 1.0)) return;
@@ -8618,32 +8619,40 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
            : _mm256_mul_ps(s##m, _mm256_add_ps(_mm256_sub_ps(x, table), z##m)))
 #define BSRI_TABLE_v2f _mm256_set1_ps((float)middle)
 #define BSRI_TABLE_v5f _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps((float)middle))
+#define BSRI_MULM_v2f(s, v) _mm256_and_ps(_mm256_mul_ps(s, v), _mm256_castsi256_ps(mask))
+#define BSRI_MULM_v5f(s, v) _mm512_maskz_mul_ps(mask, s, v)
 /* Of a source: a number's place, what a row needs, its vector at p, the first n of it, a row's sum. */
 #define BSRI_LP_k(a, i) ((a) + (i))
 #define BSRI_LP_e(a, i) ((a) + (i))
 #define BSRI_LP_g(a, i) ((a) + (i))
 #define BSRI_LP_u(a, i) ((a) + (i) / 2)
-#define BSRI_LR_k(S, m)
-#define BSRI_LR_e(S, m)
-#define BSRI_LR_g(S, m)
+#define BSRI_LR_k(S, m) const BSRI_W_##S s##m = BSRI_SET1_##S(scale[r + m]);
+#define BSRI_LR_e(S, m) const BSRI_W_##S s##m = BSRI_SET1_##S(scale[r + m]);
+#define BSRI_LR_g(S, m) const BSRI_W_##S s##m = BSRI_SET1_##S(scale[r + m]);
 #define BSRI_LR_u(S, m) BSRI_ROW_##S(m)
-#define BSRI_LV_k(S, p, m) BSRI_IN_k_##S(p)
-#define BSRI_LV_e(S, p, m) BSRI_IN_e_##S(p)
-#define BSRI_LV_g(S, p, m) BSRI_IN_g_##S(p)
+#define BSRI_LV_k(S, p, m) BSRI_MUL_##S(s##m, BSRI_IN_k_##S(p))
+#define BSRI_LV_e(S, p, m) BSRI_MUL_##S(s##m, BSRI_IN_e_##S(p))
+#define BSRI_LV_g(S, p, m) BSRI_MUL_##S(s##m, BSRI_IN_g_##S(p))
 #define BSRI_LV_u(S, p, m) BSRI_IN_u_##S(p, m)
 #define BSRI_IN_u_v2f(p, m) BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, 4)), m)
 #define BSRI_IN_u_v5f(p, m) _mm512_permutexvar_ps(bsri_pairs_at(BSRI_LOAD64(p)), table##m)
-#define BSRI_LM_k(S, v, p, m) BSRI_INM_k_##S(v, p, mask, tail)
-#define BSRI_LM_e(S, v, p, m) BSRI_INM_e_##S(v, p, mask, tail)
-#define BSRI_LM_g(S, v, p, m) BSRI_INM_g_##S(v, p, mask, tail)
+#define BSRI_LM_k(S, v, p, m)            \
+    BSRI_INM_k_##S(v, p, mask, tail); \
+    v = BSRI_MULM_##S(s##m, v)
+#define BSRI_LM_e(S, v, p, m)            \
+    BSRI_INM_e_##S(v, p, mask, tail); \
+    v = BSRI_MULM_##S(s##m, v)
+#define BSRI_LM_g(S, v, p, m)            \
+    BSRI_INM_g_##S(v, p, mask, tail); \
+    v = BSRI_MULM_##S(s##m, v)
 #define BSRI_LM_u(S, v, p, m) BSRI_INM_u_##S(v, p, m)
 #define BSRI_INM_u_v2f(v, p, m) \
     v = _mm256_and_ps(BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, tail / 2)), m), _mm256_castsi256_ps(mask))
 #define BSRI_INM_u_v5f(v, p, m) \
     v = _mm512_maskz_permutexvar_ps(mask, bsri_pairs_at(_mm_maskz_loadu_epi8((__mmask16)(mask >> tail / 2), p)), table##m)
-#define BSRI_LS_k(s) (s)
-#define BSRI_LS_e(s) (s)
-#define BSRI_LS_g(s) (s)
+#define BSRI_LS_k(s) 1.0f
+#define BSRI_LS_e(s) 1.0f
+#define BSRI_LS_g(s) 1.0f
 #define BSRI_LS_u(s) 1.0f
 #define BSRI_LD_BEGIN(Q, S, m)           \
     BSRI_V_##S d##m = BSRI_LOAD_##S(zeros); \
@@ -8829,6 +8838,10 @@ static void bsri_low_sums(const bsri_engine *e, bsri_work *w, int64_t item, int6
             memset(&c, 0, sizeof c);
             bsri_cursor_matrix(e, &c, &s, tile + i);
             run.values = c.values;
+            if (run.n && c.end - c.at > e->low->most - run.n) { /* cut as a row view is: at tiles, or by their own length */
+                bsri_low_go(e, w, &run, bsri_at(s.b->data, s.b->dtype, b_at + run.below * e->bc * e->b_rs), row, rows);
+                run.n = run.tiles = 0, run.tile = tile + i;
+            }
             do {
                 more = bsri_low_take(e, &c, tile + i, &run), run.line[++run.tiles] = run.n;
                 if (!more && i + 1 < count && run.n < e->low->most) continue;
@@ -16609,6 +16622,7 @@ BSR_API bsr_status bsr_unpack_zeros(int packing, int64_t rows, int64_t groups, c
     if (!bsri_span_make(&s, BSR_ARG_BUFFER, to, 1, 2, size, stride))
         return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
     BSRI_TRY(bsri_check_overlap(&c, &set, &s, 0));
+    if (!groups) return BSR_OK; /* there may be any number of rows */
     for (r = 0; r < rows; r++)
         for (g = 0; g < groups; g++) {
             const int64_t place = packing == BSR_PACKING_GPTQ ? r % 8 : r % 8 / 2 + r % 2 * 4;
@@ -22076,7 +22090,9 @@ static bsri_wanted bsri_mma_want(const bsri_dev_product *p, const bsri_facts *f)
 /* How it does: 1: rows are contiguous, 2: columns are; 0: there is none that could. */
 static int bsri_mma_dense(const bsri_dev_product *p, const bsri_facts *f) {
     const bsri_wanted shifted = bsri_mma_want(p, f);
-    return f->dense || shifted.of != BSRI_FOR_SHIFTED ? f->dense : bsri_find(&shifted) ? bsri_mma_shifted(&p->b) : 0;
+    if (f->dense || shifted.of != BSRI_FOR_SHIFTED) return f->dense;
+    /* kernels go by where an item's operand ends: all are to be of one size */
+    return !(p->a.flags & BSRI_MATRIX_UNEVEN) && bsri_find(&shifted) ? bsri_mma_shifted(&p->b) : 0;
 }
 /* Are places of an item's scales 32 bits from the first one's? */
 static int bsri_scales_near(const bsri_dev_product *p, const bsri_scaling *s) {

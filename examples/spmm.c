@@ -132,7 +132,10 @@ static void draw_values(job *j) {
 /* What a type can't hold would be infinite in it, and nothing could be said of errors. */
 static void require_range(const job *j, const char *path) {
     const int dtype = j->opt->dtype;
-    const double most = dtype == BSR_F64 ? 1.7976931348623157e308 : dtype == BSR_F16 ? 65519.0 : 3.38e38;
+    const double most = dtype == BSR_F64   ? 1.7976931348623157e308
+                        : dtype == BSR_F16 ? 65519.99
+                        : dtype == BSR_F32 ? 3.4028235e38
+                                           : 3.396e38;
     char line[120];
     int64_t i;
     for (i = 0; i < j->e.count && fabs(j->e.value[i]) <= most; i++) {}

@@ -16,13 +16,13 @@ case $($cc --version 2>/dev/null | head -n 1) in
 esac
 all="product sampled rows attention maps conv moe layouts parse f32 f64 f16 bf16 i8 e4m3"
 
-# with COMPILER NAME COMMAND: a case that is skipped where the compiler is absent
 # mine_now N: by turns, true of one in N of the calls, of others the next time
 calls=$(turn)
 mine_now() {
     calls=$((calls + 1))
     whole || [ $((calls % $1)) -eq 0 ]
 }
+# with COMPILER NAME COMMAND: a case that is skipped where the compiler is absent
 with() {
     case_ "$2" "command -v $1 >/dev/null 2>&1 || { echo '$1 is absent'; exit 77; }
 out=$w/$((case_count + 1)); mkdir -p \$out

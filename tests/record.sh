@@ -2,7 +2,8 @@
 # What a record in tests/results/ belongs to: prints "sources: HASH; code: HASH" for its first line.
 #   sources   SHA-256 of bsrsparse.h, bsrsparse_kernels.cuh and tune_table.h one after another
 #   code      that of tests/golden/code: of all kernels' machine code, of which kernel runs what, and of the tuned table, without
-#             names. make test proves that the sources give it (tests/same_code.sh); renaming, moving and comments leave it
+#             names. make test proves a share of it by turns, with SHARE=all the whole (tests/same_code.sh); renaming, moving and
+#             comments leave it
 # A record is of this tree if either agrees.
 #   sh tests/record.sh --list   says so of each record
 set -u

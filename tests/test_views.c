@@ -98,6 +98,46 @@ TEST(products) { /* A and A^T, with views attached to the view */
         same_bytes("A B", y.data, z.data);
     }
 }
+/* Sums that depend on their order, dense rows above sparse ones, weights of fewer bits: a row's bits are its own, wherever a view
+   begins and whatever stands beside it. */
+TEST(bits_of_rows) {
+    static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_E4M3, BSR_I8, BSR_U4};
+    static const int64_t widths[] = {1, 4, 17, 48};
+    enum { ROWS = 24, ACROSS = 60 };
+    int k, i, from;
+    for (k = 0; k < 7 * 4 * 2 * T_ISAS; k++) {
+        const int dtype = dtypes[k % 7], few = dtype == BSR_I8 || dtype == BSR_U4, isa = 1 + k / 56 % T_ISAS;
+        const int64_t n = widths[k / 7 % 4], br = INT64_C(1) << bt_below(4), bc = INT64_C(4) << 2 * bt_below(2);
+        int32_t crow[ROWS + 1] = {0}, col[ROWS * ACROSS];
+        bsr_matrix a;
+        bsr_dense b, y, z;
+        bsr_exec e = t_exec(0);
+        const bsr_context *ctx = t_context(isa);
+        bt_case("%d: %s, %d columns, blocks of %d x %d, isa %d", k, bsr_dtype_name(dtype), (int)n, (int)br, (int)bc, isa);
+        for (i = 0; i < ROWS; i++) {
+            int c;
+            crow[i + 1] = crow[i];
+            for (c = 0; c < ACROSS; c++)
+                if (bt_below(100) < (i < 8 ? 95 : i < 16 ? 50 : 4)) col[crow[i + 1]++] = c;
+        }
+        a = bsr_matrix_make(ROWS * br, ACROSS * bc, br, bc, crow[ROWS], crow, col, BSR_I32, NULL, dtype);
+        if (dtype == BSR_U4) a.dtype = BSR_I8; /* any bytes */
+        t_make_values(&a, a.dtype, PACKED, 0), t_fill_values(&a, FILL_SIGNED), a.dtype = dtype;
+        b = t_random(few ? (int)BSR_F32 : dtype, a.cols, n, k / 28 % 2 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+        y = t_output(dtype == BSR_F64 ? BSR_F64 : BSR_F32, a.rows, n, ROW, NO_BATCH), z = twin(&y);
+        if (!ctx || !BT_WANTED) continue;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &y, &e), BSR_OK);
+        for (from = 1; from < ROWS; from += 3) {
+            const bsr_matrix view = bsr_matrix_rows(a, from, ROWS);
+            const size_t before = (size_t)(from * br * y.row_stride) * bsr_dtype_size(y.dtype);
+            bsr_dense out = z;
+            out.rows = view.rows;
+            CHECK_INT(bsr_dense_mm(ctx, 0, &view, &b, &out, &e), BSR_OK);
+            CHECK(!memcmp((const char *)y.data + before, z.data,
+                          (size_t)((view.rows - 1) * y.row_stride + n) * bsr_dtype_size(y.dtype)));
+        }
+    }
+}
 TEST(transposed_products) { /* sums of whole numbers: exact in any order */
     int k, i, way;
     for (k = 0; k < 120; k++) {
@@ -415,7 +455,7 @@ TEST(refused) {
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
-        {"products", products}, {"transposed_products", transposed_products}, {"sampled", sampled}, {"softmax", softmax},
+        {"products", products}, {"bits_of_rows", bits_of_rows}, {"transposed_products", transposed_products}, {"sampled", sampled}, {"softmax", softmax},
         {"attention", attention}, {"matmul", matmul}, {"conversions", conversions}, {"scatter", scatter}, {"refused", refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

@@ -185,6 +185,46 @@ TEST(one_column) {
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
+/* A weight is its scale times what is stored: that alone must be a number, and numbers beside it are not the scale's. */
+TEST(extreme_scales) {
+    static const struct {
+        int type;
+        uint8_t code;
+        double number;
+        float scale, b;
+    } cases[] = {{BSR_I8, 100, 100, 1e-3f, 1e37f},
+                 {BSR_E5M2, 0x7b, 57344, 1e-3f, 1e35f},
+                 {BSR_E4M3, 0x7e, 448, 1e-3f, 1e37f},
+                 {BSR_E5M2, 1, 0x1p-16, 1e30f, 1.2345678e-38f},
+                 {BSR_I8, 1, 1, 1e30f, 1.2345678e-38f}};
+    int k, j;
+    for (k = 0; k < 5 * 2 * T_ISAS; k++) {
+        const int n = 1 + k / 5 % 2, which = k % 5;
+        const bsr_context *ctx = t_context(1 + k / 10);
+        int32_t crow[] = {0, 1}, col[] = {0};
+        uint8_t values[64] = {0};
+        float b[128] = {0}, out[2], scale[16];
+        bsr_scales sa = BSR_ZERO;
+        bsr_epilogue e = BSR_ZERO;
+        const bsr_matrix a = bsr_matrix_make(1, 64, 1, 64, 1, crow, col, BSR_I32, values, cases[which].type);
+        const bsr_dense from = bsr_dense_row_major(b, BSR_F32, 64, n), to = bsr_dense_row_major(out, BSR_F32, 1, n);
+        const bsr_dense scales = bsr_dense_row_major(scale, BSR_F32, 1, 16);
+        const double want = cases[which].number * (double)cases[which].scale * (double)cases[which].b;
+        bt_case("%d: %s, %d columns", k, bsr_dtype_name(cases[which].type), n);
+        if (!ctx) continue;
+        sa.scale = &scales, sa.group_rows = 1, sa.group_cols = 4, e.a_scales = &sa, values[0] = cases[which].code;
+        for (j = 0; j < 16; j++) scale[j] = cases[which].scale;
+        for (j = 0; j < n; j++) b[j] = cases[which].b;
+        CHECK_INT(bsr_dense_addmm(ctx, 0, NULL, 1, 0, &a, &from, &e, &to, NULL), BSR_OK);
+        for (j = 0; j < n; j++) CHECK_NEAR((double)out[j], want, 1e-6 * want);
+        if (cases[which].type != BSR_I8) continue;
+        for (j = 0; j < 64; j++) values[j] = 1; /* one group's scale is infinite, and no number beside it */
+        for (j = 0; j < 64 * n; j++) b[j] = 1;
+        for (j = 0; j < 16; j++) scale[j] = j == 2 ? INFINITY : 1;
+        CHECK_INT(bsr_dense_addmm(ctx, 0, NULL, 1, 0, &a, &from, &e, &to, NULL), BSR_OK);
+        for (j = 0; j < n; j++) CHECK(out[j] == INFINITY);
+    }
+}
 /* A scale, or a zero point, that is none reaches the row that has it, and no other; absent blocks have none. */
 TEST(odd_scales) {
     static const double odd[] = {INFINITY, -INFINITY, NAN, 0, -0.75};
@@ -418,6 +458,7 @@ int main(int argc, char **argv) {
         {"few_columns", few_columns},
         {"one_column", one_column},
         {"codes_are_exact", codes_are_exact},
+        {"extreme_scales", extreme_scales},
         {"odd_scales", odd_scales},
         {"no_products", no_products},
         {"what_is_refused", what_is_refused},

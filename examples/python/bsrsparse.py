@@ -320,7 +320,7 @@ class Library:
         make(crow, col, values, shape, dtype="u4") takes."""
         values, record = np.empty((len(col), block_rows, block_cols // 2), np.uint8), Record()
         packed_bytes(packed, "packed", rows * cols // 2)
-        if crow.dtype != col.dtype or not (crow.flags.c_contiguous and col.flags.c_contiguous):
+        if crow.dtype != col.dtype or not (packed_whole(crow) and packed_whole(col)):
             raise TypeError("crow and col must be packed, and both int32 or both int64")
         if block_rows > 0 and len(crow) != rows // block_rows + 1:
             raise ValueError(f"crow has {len(crow)} entries, rows / block rows + 1 = {rows // block_rows + 1} are wanted")
@@ -477,18 +477,22 @@ def parts(x, what, out=False):
     return code, shape, tuple(p if n <= 1 or empty else s for n, s, p in zip(shape, strides, packed))
 
 
+def packed_whole(x):
+    return x.is_contiguous() if is_torch(x) else x.flags.c_contiguous
+
+
 def bytes_of(x, what, kind):
     """The address of a packed array of one type, which the caller keeps; None stays."""
     if x is None:
         return None
-    if str(x.dtype).rpartition(".")[2] != kind or not (x.is_contiguous() if is_torch(x) else x.flags.c_contiguous):
+    if str(x.dtype).rpartition(".")[2] != kind or not packed_whole(x):
         raise TypeError(f"{what} must be a packed array of {kind}")
     return address(x)
 
 
 def packed_bytes(x, what, count):
     """An array that a function reads as `count` bytes: of as many, in a row."""
-    if not x.flags.c_contiguous or x.nbytes != count:
+    if not packed_whole(x) or x.nbytes != count:
         raise ValueError(f"{what} must be a packed array of {count} bytes, not {x.nbytes} of shape {x.shape}")
 
 
@@ -523,9 +527,12 @@ class Matrix(MatrixStruct):
 
     def with_values(self, values, dtype=None):
         """The same pattern and views with other values; a dtype in place of values: memory for them."""
-        block = self.col.shape[-1:] + self.block
+        code = self.dtype if dtype is None and self.dtype == U4 else dtype
+        u4 = code is not None and code_of(code) == U4
+        block = self.col.shape[-1:] + (self.block_rows, self.block_cols // (1 + u4))
         values = empty(self.col, self._batch_of_values() + block, dtype) if values is None else values
-        m = make(self.crow, self.col, values, (self.rows, self.cols), self.block, self.flags)
+        u4 = u4 and SIZES[code_of(values.dtype)] == 1 and values.shape[-1] * 2 == self.block_cols
+        m = make(self.crow, self.col, values, (self.rows, self.cols), self.block, self.flags, "u4" if u4 else None)
         m.transposed_index, m.schedule, m.views = self.transposed_index, self.schedule, getattr(self, "views", None)
         return m
 
@@ -537,7 +544,7 @@ class Matrix(MatrixStruct):
         if not 0 <= first <= last <= self.crow.shape[-1] - 1:
             raise IndexError(f"block rows {first} to {last} of {self.crow.shape[-1] - 1}")
         shape = (last - first) * self.block_rows, self.cols
-        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW)
+        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW, self.dtype)
 
     def scipy(self):
         """As SciPy's bsr_array, on the same memory (types that it has; no batch)."""
