@@ -2158,7 +2158,7 @@ TEST(slow_paths) {
         int64_t block, n;
         int how, slow, transpose;
     } cases[] = {
-        {BSR_BF16, 64, 512, 0, 0, 0},           {BSR_BF16, 64, 512, VALUES, 1, 0},       {BSR_F16, 64, 512, DENSE, 1, 0},
+        {BSR_BF16, 64, 512, 0, 0, 0},           {BSR_BF16, 64, 512, VALUES, 1, 0},       {BSR_F16, 64, 512, DENSE, 0, 0},
         {BSR_F16, 64, 512, DENSE | ROOM, 0, 0}, {BSR_BF16, 33, 512, 0, 1, 0},            {BSR_I8, 64, 512, VALUES, 1, 0},
         {BSR_BF16, 8, 512, 0, 1, 0},            {BSR_BF16, 8, 1, 0, 0, 0},               {BSR_F64, 3, 1, 0, 0, 0},
         {BSR_F64, 3, 512, 0, 0, 0},             {BSR_F64, 64, 512, VALUES, 0, 0},        {BSR_F64, 65, 512, 0, 0, 0},
@@ -2166,6 +2166,7 @@ TEST(slow_paths) {
         {BSR_F64, 3, 1, TURNED, 0, 1},          {BSR_BF16, 64, 512, TURNED | ROOM, 0, 0},
         {BSR_BF16, 64, 512, VALUES | QUIET, 0, 0},
         {BSR_BF16, 64, 512, SCATTER, 0, 0}, /* by rows */
+        {BSR_F32, 64, 512, DENSE | TF32, 1, 0},
     };
     size_t i;
     int j;
