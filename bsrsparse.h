@@ -279,7 +279,8 @@
      per operation that no table knows the GPU's architecture.
      What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
      A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands that tensor cores would take as they lie
-     if they were aligned (but for f16's and bf16's dense ones of products), or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in words).
+     if they were aligned (but for f16's and bf16's dense ones of products), or blocks of a size beside theirs, and bsr_scatter_mm
+     (BSR_ITEM_SLOW_PATH, with the plan in words).
      BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them are
      not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.

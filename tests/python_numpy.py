@@ -292,6 +292,9 @@ def weights_of_4_bits_in_products_and_files():
     back = bs.library().safetensors(data).matrix("w")
     assert back.block == (8, 16) and back.dtype == bs.U4
     equal(back.stored, values)
+    top, same, room = w.block_rows_of(0, 1), w.with_values(values), w.with_values(None, "u4")
+    assert top.dtype == same.dtype == room.dtype == bs.U4 and top.rows == 8 and room.block == (8, 16)
+    equal(ctx.dense_addmm(top, x), ctx.dense_addmm(w, x)[:8]), equal(ctx.dense_addmm(same, x), ctx.dense_addmm(w, x))
     equal(ctx.dense_addmm(back, x, a_scales=(scale, 1, 16, zero)), ctx.dense_addmm(w, x, a_scales=(scale, 1, 16, zero)))
     raises(lambda: bs.make(crow, col, values[:, :, ::2], (24, 32), dtype="u4"), ValueError, "packed bytes")
     raises(lambda: bs.make(crow, col, values.astype(np.float32), (24, 64), dtype="u4"), ValueError, "packed bytes")

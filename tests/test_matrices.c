@@ -342,6 +342,36 @@ TEST(from_csr_and_coo) {
     }
 }
 /* A few entries of a matrix that claims to be wide: scratch goes by the entries. */
+/* Entries that stand several times in a row are added in f64 and rounded once, in whatever order entries come. */
+TEST(duplicates_cancel) {
+    static const int32_t row[3][7] = {{0, 0, 0, 0, 1, 1, 1}, {0, 0, 0, 0, 1, 1, 1}, {0, 1, 0, 0, 1, 0, 1}};
+    static const int32_t col[3][7] = {{0, 1, 1, 1, 0, 0, 0}, {0, 1, 1, 1, 0, 0, 0}, {0, 0, 1, 1, 0, 1, 0}};
+    static const float value[3][7] = {{5, 1e8f, 1, -1e8f, -1e8f, 1e8f, 2}, {5, 1e8f, 1, -1e8f, -1e8f, 1e8f, 2},
+                                      {5, -1e8f, 1e8f, 1, 1e8f, -1e8f, 2}};
+    static const int64_t blocks[][2] = {{1, 1}, {2, 2}, {1, 2}, {2, 1}};
+    int k, i, j;
+    for (k = 0; k < 3 * 4 * 2; k++) { /* CSR, sorted COO, COO in another order */
+        const int way = k % 3, wide = k / 12;
+        const int64_t br = blocks[k / 3 % 4][0], bc = blocks[k / 3 % 4][1], n = 4 / (br * bc);
+        int64_t crow64[3] = {0, 4, 7}, row64[7], col64[7], crow_to[3], col_to[4];
+        int32_t crow32[3] = {0, 4, 7}, row32[7], col32[7];
+        float values[4] = {0}, dense[4] = {9, 9, 9, 9};
+        bsr_dense out = bsr_dense_row_major(dense, BSR_F32, 2, 2);
+        bsr_matrix m;
+        bsr_exec e = t_exec(0);
+        bt_case("way %d, blocks of %d x %d, %s", way, (int)br, (int)bc, wide ? "i64" : "i32");
+        for (i = 0; i < 7; i++)
+            row64[i] = row32[i] = row[way][i], col64[i] = col32[i] = col[way][i];
+        m = bsr_matrix_make(2, 2, br, bc, n, crow_to, col_to, wide ? BSR_I64 : BSR_I32, values, BSR_F32);
+        CHECK_INT(way ? bsr_from_coo(t_any_context(), 2, 2, 7, wide ? (void *)row64 : row32, wide ? (void *)col64 : col32,
+                                     wide ? BSR_I64 : BSR_I32, value[way], BSR_F32, &m, &e)
+                      : bsr_from_csr(t_any_context(), 2, 2, 7, wide ? (void *)crow64 : crow32, wide ? (void *)col64 : col32,
+                                     wide ? BSR_I64 : BSR_I32, value[way], BSR_F32, &m, &e),
+                  BSR_OK);
+        CHECK_INT(bsr_to_dense(t_any_context(), &m, &out, &e), BSR_OK);
+        for (j = 0; j < 4; j++) CHECK_NEAR((double)dense[j], j == 0 ? 5 : j == 1 ? 1 : j == 2 ? 2 : 0, 0);
+    }
+}
 TEST(from_coo_of_a_wide_matrix) {
     const int64_t wide = INT64_C(1) << 40;
     int64_t row[] = {1, 0, 1, 1, 0}, col[5], at, n = 0;
@@ -1524,6 +1554,7 @@ int main(int argc, char **argv) {
         {"from_dense", from_dense},
         {"upstream_round_trip", upstream_round_trip},
         {"from_csr_and_coo", from_csr_and_coo},
+        {"duplicates_cancel", duplicates_cancel},
         {"from_coo_of_a_wide_matrix", from_coo_of_a_wide_matrix},
         {"from_csr_bad", from_csr_bad},
         {"to_csr_and_coo", to_csr_and_coo},

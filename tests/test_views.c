@@ -455,7 +455,8 @@ TEST(refused) {
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
-        {"products", products}, {"bits_of_rows", bits_of_rows}, {"transposed_products", transposed_products}, {"sampled", sampled}, {"softmax", softmax},
+        {"products", products}, {"bits_of_rows", bits_of_rows}, {"transposed_products", transposed_products},
+        {"sampled", sampled}, {"softmax", softmax},
         {"attention", attention}, {"matmul", matmul}, {"conversions", conversions}, {"scatter", scatter}, {"refused", refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

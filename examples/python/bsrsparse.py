@@ -544,7 +544,8 @@ class Matrix(MatrixStruct):
         if not 0 <= first <= last <= self.crow.shape[-1] - 1:
             raise IndexError(f"block rows {first} to {last} of {self.crow.shape[-1] - 1}")
         shape = (last - first) * self.block_rows, self.cols
-        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW, self.dtype)
+        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW,
+                    self.dtype)
 
     def scipy(self):
         """As SciPy's bsr_array, on the same memory (types that it has; no batch)."""
