@@ -8296,7 +8296,7 @@ static void bsri_product_strip(bsri_engine *e) {
         return;
     if (job->compute != BSR_I32 && bsri_product_group(e) > 1) return; /* pairs round otherwise: not by the pattern */
     tiles = (double)bsri_min(BSRI_TILE_ROWS / e->br, e->tiles);
-    met = (double)bsri_stored_count(job->a) / (double)e->tiles * tiles / (double)(job->b->rows / e->bc);
+    met = (double)bsri_stored_count(job->a) / (double)e->tiles * tiles * (double)e->bc / (double)job->b->rows;
     if (met < (by_rows ? 2.0 : 1.0)) return;
     e->strip = row / e->bc, e->panel = panel, e->panels = bsri_ceil_div(e->width, panel);
     e->gather = BSRI_TILE_ROWS / e->br;
@@ -8870,15 +8870,18 @@ static const bsri_product *bsri_low_job(bsri_low *x, const bsri_product *job) {
     return &x->plain;
 }
 /* What a tile's rows leave of scratch is shared by products and entries. */
+/* Do numbers of a pair lie in two groups of scales? */
+static int bsri_low_apart(const bsri_low *x, const bsri_scaling *s) {
+    return s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols;
+}
 static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
     const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
-    const int odd = s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols; /* pairs lie in two groups */
     const int64_t room = BSRI_LOW_BYTES / (int64_t)bsr_dtype_size(x->plain.compute);
     if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
     e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
     x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
     if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
-        x->side.cs != 1 || (x->pairs ? odd : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
+        x->side.cs != 1 || (x->pairs ? bsri_low_apart(x, s) : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
         e->bc < 4 * bsri_lanes(e->isa, BSR_F32)) /* more columns share what is made, short rows the cost of a call */
         return;
     x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
@@ -16568,15 +16571,15 @@ static bsr_status bsri_check_packed(const bsri_call *c, bsri_spans *set, const v
     if (!from && count) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
     return bsri_span_read(c, set, BSR_ARG_SOURCE, from, count / 2);
 }
-static bsr_status bsri_check_unpack(const bsri_call *c, int packing, const void *from, const bsr_matrix *given) {
+static bsr_status bsri_check_unpack(const bsri_call *c, int packing, const void *from, const bsr_matrix *to) {
     const int64_t step = packing == BSR_PACKING_PAIRS ? 2 : 8;
     int64_t along;
     bsr_matrix m;
     bsri_spans set;
     if (packing < BSR_PACKING_PAIRS || packing > BSR_PACKING_AWQ)
         return bsri_fail(c, BSR_ITEM_PACKING, BSR_ARG_NONE, -1, packing);
-    if (!given) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    m = *given, m.transposed_index = m.schedule = NULL; /* nothing is asked of them */
+    if (!to) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    m = *to, m.transposed_index = m.schedule = NULL; /* nothing is asked of them */
     BSRI_TRY(bsri_check_matrix_sizes(c, &m, BSR_ARG_MATRIX));
     if (m.batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m.batch_dims, 0);
     if (m.dtype != BSR_U4)

@@ -2652,6 +2652,17 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_swizzle(uint32_t ro
     if (LINE == 16) return row * 16;
     return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
 }
+/* 16 bytes that begin `skew` bytes into 32. */
+__device__ __forceinline__ uint4 bsri_shifted(uint4 x, const uint4 &y, int skew) {
+    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
+    const int bits = 8 * (skew & 3);
+    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
+                      __funnelshift_r(w[3], w[4], bits));
+}
 
 #ifdef BSRI_MMA_CODE
 /* 16 x 64 elements by pieces of eight along a row, else along a column: a lane has four, the first at row r, column c. */
@@ -2719,17 +2730,6 @@ template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
         }
     }
 };
-/* 16 bytes that begin `skew` bytes into 32. */
-__device__ __forceinline__ uint4 bsri_shifted(uint4 x, const uint4 &y, int skew) {
-    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
-    const int bits = 8 * (skew & 3);
-    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
-                      __funnelshift_r(w[3], w[4], bits));
-}
 /* Elements of 16 bytes from `from` on, as many as stand before `end`; the others are zeros. */
 template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *from, const char *end) {
     static_assert(T::BYTES == 2, "types of operands at any address");

@@ -228,6 +228,7 @@ fi
     section bsrsparse_kernels.cuh device-indices
     sed -n '/^static int bsri_mma_log2(/,/^}/p' bsrsparse.h
     section bsrsparse.h cuda-stage | sed '/^static double bsri_stage_ns(/,$d'
+    sed -n '/^__device__ __forceinline__ uint4 bsri_shifted(/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-stage
 } > "$w/device.inc"
 san=
