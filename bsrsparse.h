@@ -7355,6 +7355,7 @@ static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, 
     bsri_few *f = &w->job;
     int64_t j;
     f->rows = w->rows;
+    if (f->inner == 1) f->ak = f->bk = 0; /* a stride that nothing goes along may be any number */
     if (w->few == BSRI_FEW_ACROSS) {
         bsri_few_across(w->isa, w->compute, f, a, b, w->cols, t, end,
                         (char *)bsri_at(w->c_tile, w->compute, row * BSRI_FEW_COLS));
