@@ -8872,17 +8872,17 @@ static const bsri_product *bsri_low_job(bsri_low *x, const bsri_product *job) {
 }
 /* What a tile's rows leave of scratch is shared by products and entries. */
 /* Do numbers of a pair lie in two groups of scales? */
-static int bsri_low_apart(const bsri_low *x, const bsri_scaling *s) {
+static int bsri_low_apart(const bsri_low *x) {
+    const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
     return s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols;
 }
 static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
-    const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
     const int64_t room = BSRI_LOW_BYTES / (int64_t)bsr_dtype_size(x->plain.compute);
     if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
     e->low = x, x->line = e->sub_rows * e->bc <= room ? e->bc : room / e->sub_rows / 2 * 2;
     x->most = bsri_min(BSRI_COUNTED, room / (e->sub_rows * x->line));
     if (!BSRI_X86 || e->isa == BSR_ISA_PORTABLE || e->few != BSRI_FEW_DOTS || x->plain.compute != BSR_F32 || x->plain.trans ||
-        x->side.cs != 1 || (x->pairs ? bsri_low_apart(x, s) : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
+        x->side.cs != 1 || (x->pairs ? bsri_low_apart(x) : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
         e->bc < 4 * bsri_lanes(e->isa, BSR_F32)) /* more columns share what is made, short rows the cost of a call */
         return;
     x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
