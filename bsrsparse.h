@@ -7846,7 +7846,7 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
         a = c.values + row * e->a_rs * w->a.size;
         b = (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size;
         far = c.position && e->far && w->few != BSRI_FEW_TURNED;
-        f->block = e->a_block, f->step = bsri_step(0, e->bc, e->b_rs);
+        f->block = job->a->nnz > 1 ? e->a_block : 0, f->step = bsri_step(0, e->bc, e->b_rs); /* of one block: any number */
         if (wide) {
             bsri_few_wide(w, &c, a, b, tile, count, far);
             continue;
@@ -15245,13 +15245,14 @@ static int64_t bsri_row_of_merged_32(const bsri_build *b, int64_t r, const bsri_
     const size_t size = bsr_dtype_size(e->dtype);
     uint32_t next[BSRI_MERGE_ROWS];
     int32_t p[BSRI_MERGE_ROWS];
-    char *block = to && b->with_values ? bsri_at(to->values, e->dtype, at * b->value_stride[0]) : NULL;
     int64_t n = 0, i;
     for (i = 0; i < rows; i++) p[i] = crow[i], next[i] = p[i] < crow[i + 1] ? col[p[i]] : UINT32_MAX;
     for (;; n++) {
         uint32_t least = UINT32_MAX, from, start;
+        char *block;
         for (i = 0; i < rows; i++) least = next[i] < least ? next[i] : least;
         if (least == UINT32_MAX) return n;
+        block = to && b->with_values ? bsri_at(to->values, e->dtype, (at + n) * b->value_stride[0]) : NULL;
         from = least / bc, start = from * bc;
         if (to) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, from);
         for (i = 0; i < rows; i++) {
@@ -15272,7 +15273,6 @@ static int64_t bsri_row_of_merged_32(const bsri_build *b, int64_t r, const bsri_
             next[i] = now, p[i] = k;
         }
         if (block && rows < br) memset(block + size * (size_t)(rows * bc), 0, (size_t)((br - rows) * bc) * size);
-        if (block) block += (size_t)b->value_stride[0] * size;
     }
 }
 static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
