@@ -8605,8 +8605,8 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
     }
     if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
 }
-/* Few columns by dots, rows of whole vectors: numbers are made as they are loaded. Rows of n stored numbers times x; what belongs
-   to a row of `sums` is added up when the line ends. Scales of i8 and f8 meet a row's sum, those of pairs make the table. */
+/* One column by dots: numbers are made as they are loaded, each times its scale; those of pairs come from a table that has it.
+   Rows of n stored numbers times x are added to vectors of `sums`, which are folded when the line ends. */
 #if BSRI_X86
 #define BSRI_IN_k_v2f(p) BSRI_C2_I8(BSRI_LOAD64(p))
 #define BSRI_IN_k_v5f(p) BSRI_C5_I8(BSRI_LOAD128(p))
@@ -8623,7 +8623,7 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
 #define BSRI_TABLE_v5f _mm512_sub_ps(BSRI_PAIRS_ALL, _mm512_set1_ps((float)middle))
 #define BSRI_MULM_v2f(s, v) _mm256_and_ps(_mm256_mul_ps(s, v), _mm256_castsi256_ps(mask))
 #define BSRI_MULM_v5f(s, v) _mm512_maskz_mul_ps(mask, s, v)
-/* Of a source: a number's place, what a row needs, its vector at p, the first n of it, a row's sum. */
+/* Of a source: a number's place, what a row needs, its vector at p, the first `tail` numbers of it. */
 #define BSRI_LP_k(a, i) ((a) + (i))
 #define BSRI_LP_e(a, i) ((a) + (i))
 #define BSRI_LP_g(a, i) ((a) + (i))
@@ -8652,10 +8652,6 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
     v = _mm256_and_ps(BSRI_PAIRS_v2f(bsri_c2_pairs(bsri_part4(p, tail / 2)), m), _mm256_castsi256_ps(mask))
 #define BSRI_INM_u_v5f(v, p, m) \
     v = _mm512_maskz_permutexvar_ps(mask, bsri_pairs_at(_mm_maskz_loadu_epi8((__mmask16)(mask >> tail / 2), p)), table##m)
-#define BSRI_LS_k(s) 1.0f
-#define BSRI_LS_e(s) 1.0f
-#define BSRI_LS_g(s) 1.0f
-#define BSRI_LS_u(s) 1.0f
 #define BSRI_LD_BEGIN(Q, S, m)           \
     BSRI_V_##S d##m = BSRI_LOAD_##S(zeros); \
     BSRI_LR_##Q(S, m)
@@ -8663,9 +8659,8 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
 #define BSRI_LD_PART(Q, S, m)                           \
     BSRI_LM_##Q(S, v, BSRI_LP_##Q(a, m * rs + k), m);   \
     d##m = BSRI_FMA_##S(v, y, d##m);
-#define BSRI_LD_END(Q, S, m)                                                                                              \
-    BSRI_STORE_##S(sums + (r + m) * BSRI_L_##S,                                                                           \
-                   BSRI_FMA_##S(BSRI_SET1_##S(BSRI_LS_##Q(scale[r + m])), d##m, BSRI_LOAD_##S(sums + (r + m) * BSRI_L_##S)));
+#define BSRI_LD_END(Q, S, m) \
+    BSRI_STORE_##S(sums + (r + m) * BSRI_L_##S, BSRI_FMA_##S(one, d##m, BSRI_LOAD_##S(sums + (r + m) * BSRI_L_##S)));
 #define BSRI_LD_ROWS(Q, S, MR)                                      \
     for (; r + MR <= rows; r += MR, a = BSRI_LP_##Q(a, MR * rs)) {  \
         BSRI_R_##MR(BSRI_LD_BEGIN, Q, S)                            \
@@ -8688,6 +8683,7 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
         const int64_t whole = n - tail;                                                                                     \
         const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                        \
         const BSRI_V_##S table = BSRI_TABLE_##S;                                                                            \
+        const BSRI_W_##S one = BSRI_SET1_##S(1.0f);                                                                         \
         int64_t r = 0, k;                                                                                                   \
         BSRI_LD_ROWS(Q, S, 4)                                                                                               \
         BSRI_LD_ROWS(Q, S, 1)                                                                                               \
@@ -8731,29 +8727,25 @@ static void bsri_low_dots(const bsri_engine *e, bsri_work *w, const bsri_low_run
 #if BSRI_X86
     const bsri_low *low = e->low;
     const int own = low->job->a_scales.blocks || low->job->a_zeros.blocks, wide = e->isa == BSR_ISA_AVX512;
-    const int64_t step = bsri_step(0, e->bc, e->b_rs), room = BSRI_LOW_BYTES / 4 / (e->bc * w->cols);
+    const int64_t step = bsri_step(0, e->bc, e->b_rs), room = BSRI_LOW_BYTES / 4 / e->bc;
     BSRI_ALIGN64 float sums[BSRI_TILE_ROWS * BSRI_LANES_MAX];
-    int64_t p = 0, q, j, stop;
+    int64_t p = 0, q, stop;
     int t;
     for (t = 0; t < run->tiles; t++)
         for (; p < run->line[t + 1]; p = stop) {
+            float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, w->first + (run->tile + t - run->start) * rows);
             stop = w->b.direct ? run->line[t + 1] : bsri_min(run->line[t + 1], p + room);
-            if (!w->b.direct)
-                bsri_few_pack(w, &w->b, b, run->col, step, p, stop, w->cols, w->b.cs, e->bc, w->b.rs, w->b_pack);
-            for (j = 0; j < w->cols; j++) {
-                const int64_t line = w->first + (run->tile + t - run->start) * rows;
-                float *c = (float *)(void *)bsri_at(w->c_tile, BSR_F32, j * BSRI_FEW_LINE + line);
-                memset(sums, 0, sizeof *sums * BSRI_LANES_MAX * (size_t)rows);
-                for (q = p; q < stop; q++) {
-                    const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
-                    const float *x = w->b.direct ? (const float *)(const void *)b + run->col[q] * step + j * w->b.cs
-                                                 : (const float *)(const void *)w->b_pack + ((q - p) * w->cols + j) * e->bc;
-                    bsri_low_entry(e, run, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
-                                   (const uint8_t *)run->values + block * low->block + row * low->side.rs, rows, x, sums);
-                }
-                if (wide) bsri_low_add_v5f(c, sums, rows);
-                else bsri_low_add_v2f(c, sums, rows);
+            if (!w->b.direct) bsri_few_pack(w, &w->b, b, run->col, step, p, stop, 1, 1, e->bc, w->b.rs, w->b_pack);
+            memset(sums, 0, sizeof *sums * BSRI_LANES_MAX * (size_t)rows);
+            for (q = p; q < stop; q++) {
+                const int64_t block = run->block + (run->in_order ? q : run->at[q]), below = run->below + run->col[q];
+                const float *x = w->b.direct ? (const float *)(const void *)b + run->col[q] * step
+                                             : (const float *)(const void *)w->b_pack + (q - p) * e->bc;
+                bsri_low_entry(e, run, block, row + (own ? 0 : (run->tile + t) * e->br), own ? 0 : below * e->bc,
+                               (const uint8_t *)run->values + block * low->block + row * low->side.rs, rows, x, sums);
             }
+            if (wide) bsri_low_add_v5f(c, sums, rows);
+            else bsri_low_add_v2f(c, sums, rows);
         }
 #else
     (void)e, (void)w, (void)run, (void)b, (void)row, (void)rows;
@@ -8870,12 +8862,12 @@ static const bsri_product *bsri_low_job(bsri_low *x, const bsri_product *job) {
                   job->a->block_cols == 1 ? 1 : s[2]);
     return &x->plain;
 }
-/* What a tile's rows leave of scratch is shared by products and entries. */
 /* Do numbers of a pair lie in two groups of scales? */
 static int bsri_low_apart(const bsri_low *x) {
     const bsri_scaling *s = x->job->a_scales.of.data ? &x->job->a_scales : &x->job->a_zeros;
     return s->of.data && s->along_group % 2 && s->along_group < x->job->a->cols;
 }
+/* What a tile's rows leave of scratch is shared by products and entries. */
 static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
     const int64_t room = BSRI_LOW_BYTES / (int64_t)bsr_dtype_size(x->plain.compute);
     if (x->pairs && x->plain.trans) e->sub_rows += e->sub_rows & 1, e->subs = bsri_ceil_div(e->br, e->sub_rows);
@@ -8885,7 +8877,7 @@ static void bsri_low_begin(bsri_low *x, bsri_engine *e) {
         x->side.cs != 1 || (x->pairs ? bsri_low_apart(x) : x->job->a_zeros.of.data != NULL) || e->width > 1 ||
         e->bc < 4 * bsri_lanes(e->isa, BSR_F32)) /* more columns share what is made, short rows the cost of a call */
         return;
-    x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc * e->width <= room;
+    x->dots = (x->plain.b->dtype == BSR_F32 && (e->b_rs == 1 || e->bc == 1)) || e->bc <= room;
     if (x->dots) x->most = bsri_max(1, bsri_min(BSRI_COUNTED, 2 * BSRI_LOW_BYTES / (e->sub_rows * e->bc)));
 }
 
@@ -12449,8 +12441,8 @@ static bsr_status bsri_attention_check_tables(const bsri_call *c, const bsri_att
     return BSR_OK;
 }
 
-/* Does anything but causality stand between product and softmax? */
-/* For tuned tables and kernels: do options change scores by more than a causal mask? The CPU's job.modifies counts that, too. */
+/* Does anything but causality stand between product and softmax? For tuned tables and kernels; the CPU's job.modifies counts
+   causality, too. */
 static int bsri_attention_modifies(const bsri_attention *j) {
     const bsr_attention_options *o = j->options;
     return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function ||
@@ -15045,7 +15037,7 @@ static bsr_status bsri_build_begin(const bsri_call *c, bsri_build *b, const bsr_
     if (b->count_only) b->to.nnz = 0;
     b->to.transposed_index = b->to.schedule = NULL; /* made for the pattern that was there */
     b->rows = bsri_block_rows(&b->to), b->cols = bsri_block_cols(&b->to);
-    bsri_value_strides(&b->to, b->value_stride);
+    bsri_value_steps(&b->to, b->value_stride);
     b->batch = bsri_batch_none();
     return BSR_OK;
 }
@@ -15245,14 +15237,13 @@ static int64_t bsri_row_of_merged_32(const bsri_build *b, int64_t r, const bsri_
     const size_t size = bsr_dtype_size(e->dtype);
     uint32_t next[BSRI_MERGE_ROWS];
     int32_t p[BSRI_MERGE_ROWS];
+    char *block = to && b->with_values ? bsri_at(to->values, e->dtype, at * b->value_stride[0]) : NULL;
     int64_t n = 0, i;
     for (i = 0; i < rows; i++) p[i] = crow[i], next[i] = p[i] < crow[i + 1] ? col[p[i]] : UINT32_MAX;
     for (;; n++) {
         uint32_t least = UINT32_MAX, from, start;
-        char *block;
         for (i = 0; i < rows; i++) least = next[i] < least ? next[i] : least;
         if (least == UINT32_MAX) return n;
-        block = to && b->with_values ? bsri_at(to->values, e->dtype, (at + n) * b->value_stride[0]) : NULL;
         from = least / bc, start = from * bc;
         if (to) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, from);
         for (i = 0; i < rows; i++) {
@@ -15273,6 +15264,7 @@ static int64_t bsri_row_of_merged_32(const bsri_build *b, int64_t r, const bsri_
             next[i] = now, p[i] = k;
         }
         if (block && rows < br) memset(block + size * (size_t)(rows * bc), 0, (size_t)((br - rows) * bc) * size);
+        if (block) block += (size_t)b->value_stride[0] * size;
     }
 }
 static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
@@ -22094,8 +22086,8 @@ static bsri_wanted bsri_mma_want(const bsri_dev_product *p, const bsri_facts *f)
 }
 /* How it does: 1: rows are contiguous, 2: columns are; 0: there is none that could. */
 static int bsri_mma_dense(const bsri_dev_product *p, const bsri_facts *f) {
+    if (f->dense || bsri_dev_scaled(p)) return f->dense;
     const bsri_wanted shifted = bsri_mma_want(p, f);
-    if (f->dense || shifted.of != BSRI_FOR_SHIFTED) return f->dense;
     /* kernels go by where an item's operand ends: all are to be of one size */
     return !(p->a.flags & BSRI_MATRIX_UNEVEN) && bsri_find(&shifted) ? bsri_mma_shifted(&p->b) : 0;
 }

@@ -341,7 +341,6 @@ TEST(from_csr_and_coo) {
         }
     }
 }
-/* A few entries of a matrix that claims to be wide: scratch goes by the entries. */
 /* Entries that stand several times in a row are added in f64 and rounded once, in whatever order entries come. */
 TEST(duplicates_cancel) {
     static const int32_t row[3][7] = {{0, 0, 0, 0, 1, 1, 1}, {0, 0, 0, 0, 1, 1, 1}, {0, 1, 0, 0, 1, 0, 1}};
@@ -372,6 +371,7 @@ TEST(duplicates_cancel) {
         for (j = 0; j < 4; j++) CHECK_NEAR((double)dense[j], j == 0 ? 5 : j == 1 ? 1 : j == 2 ? 2 : 0, 0);
     }
 }
+/* A few entries of a matrix that claims to be wide: scratch goes by the entries. */
 TEST(from_coo_of_a_wide_matrix) {
     const int64_t wide = INT64_C(1) << 40;
     int64_t row[] = {1, 0, 1, 1, 0}, col[5], at, n = 0;

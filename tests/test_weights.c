@@ -47,6 +47,12 @@ static t_shape some_batch(int dims, int64_t n0, int64_t n1) {
     const int mine = (int)bt_range(0, dims);
     return mine == 2 ? t_batch(2, a, b, 0, 0) : mine == 1 ? t_batch(1, dims == 2 ? b : a, 0, 0, 0) : NO_BATCH;
 }
+/* The product as its scales have it, on any instruction set, against the reference. */
+static void held(const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *e, const bsr_dense *out) {
+    const bsr_exec exec = t_exec(0);
+    const ref_result want = ref_dense_addmm(0, NULL, 1, 0, a, b, e, out->dtype, 0);
+    if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, a, b, e, out, &exec))) REF_COMPARE(out, &want, REF_MAY_BE_ZERO);
+}
 /* Everything at random against the reference. */
 TEST(products) {
     static const int64_t sides[] = {2, 4, 6, 8, 14, 16, 32, 34, 64, 96, 128, 130};
@@ -108,17 +114,13 @@ TEST(few_columns) {
         bsr_matrix a;
         bsr_dense b, out;
         bsr_epilogue e = BSR_ZERO;
-        bsr_exec exec = t_exec(0);
-        ref_result want;
         bt_case("%d: %s x %s, %d, N %d, by %s", k, bsr_dtype_name(type), bsr_dtype_name(b_type), (int)block, (int)n, kinds[kind]);
         a = weights_of(s, type);
         b = t_random(b_type, a.cols, n, bt_below(2) ? COL : (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
         out = t_output(bt_below(2) ? b_type : (int)BSR_F32, a.rows, n, bt_below(2) ? COL : (int)bt_below(LAYOUTS), NO_BATCH);
         sa = scales_of(kind, k / 3 % 3, bt_below(2) ? (int)BSR_F32 : b_type, k / 3 % 3 == 1 ? (int)BSR_I8 : b_type, &a, NO_BATCH);
         e.a_scales = &sa;
-        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, &e, out.dtype, 0);
-        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, &a, &b, &e, &out, &exec)))
-            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+        held(&a, &b, &e, &out);
     }
 }
 /* Every code of every type in every place of a row, by whole numbers: exact. Scales are powers of two, a band its own. */
@@ -172,17 +174,13 @@ TEST(one_column) {
         bsr_matrix a;
         bsr_dense b, out;
         bsr_epilogue e = BSR_ZERO;
-        bsr_exec exec = t_exec(0);
-        ref_result want;
         bt_case("%d: %s x %s, by %s", k, bsr_dtype_name(type), bsr_dtype_name(b_type), kind < KINDS ? kinds[kind] : "none");
         a = weights_of(s, type);
         b = t_random(b_type, a.cols, 1, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
         out = t_output(BSR_F32, a.rows, 1, (int)bt_below(LAYOUTS), NO_BATCH);
         if (kind < KINDS)
             sa = scales_of(kind, k / 3 % 3, floats[bt_below(4)], points[bt_below(5)], &a, NO_BATCH), e.a_scales = &sa;
-        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, &e, BSR_F32, 0);
-        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, &a, &b, &e, &out, &exec)))
-            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+        held(&a, &b, &e, &out);
     }
 }
 /* A weight is its scale times what is stored: that alone must be a number, and numbers beside it are not the scale's. */
@@ -238,10 +236,8 @@ TEST(odd_scales) {
         int32_t crow[] = {0, 1, 2, 3}, col[] = {2, 0, 2};
         bsr_scales sa;
         bsr_epilogue e = BSR_ZERO;
-        bsr_exec exec = t_exec(0);
         bsr_dense b, out;
         bsr_matrix a;
-        ref_result want;
         int64_t i;
         bt_case("%d: %g, %s", k, odd[k % 5], bsr_dtype_name(type));
         a = bsr_matrix_make(192, type == BSR_U4 ? 96 : 192, 64, type == BSR_U4 ? 32 : 64, 3, crow, col, BSR_I32, NULL,
@@ -257,9 +253,7 @@ TEST(odd_scales) {
         if (kind == BLOCK) t_set(of_zero ? sa.zero : sa.scale, 1, 0, 0, odd[k % 5]);
         else t_set(of_zero ? sa.zero : sa.scale, 0, 70, 0, odd[k % 5]);
         e.a_scales = &sa;
-        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, &e, BSR_F32, 0);
-        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, 0, &a, &b, &e, &out, &exec)))
-            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+        held(&a, &b, &e, &out);
     }
 }
 /* Nothing stored, nothing to multiply, alpha 0: no scale and no value is read. */
