@@ -169,8 +169,8 @@
        - images that are not channels last, or not in such pieces, are laid so;
        - weight gradients of convolutions with few stored blocks: shares of the pixels are added up there;
        - small and odd blocks times many columns are laid as tiles of 16 to 128 rows that tensor cores take, with zeros between
-         them, at each call (a program that multiplies often calls bsr_reblock once, and gets the same). Where columns do not
-         ascend or are repeated, or the dense operand holds Inf or NaN, the product runs without, in the same call;
+         them, at each call (with a matrix that stays, bsr_reblock once costs less). Where columns do not ascend or are repeated,
+         or the dense operand holds Inf or NaN, the product runs on the blocks as they are, in the same call, some 50 us later;
        - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
@@ -1141,7 +1141,8 @@ typedef struct bsr_exec {
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
     int32_t threads;      /* CPU: at most so many threads at once for this call, 1: the calling one; 0: the context's */
-    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's. z is 2 where indices are checked or
+                             blocks laid as tiles */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
@@ -2741,6 +2742,7 @@ typedef struct bsri_call {
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t chained;             /* BSRI_CHAIN_...: a product of bsr_chain_mm */
+    int32_t as_stored;           /* CUDA: no blocks are laid as tiles */
     struct bsri_timed {
         double began;
         int on;
@@ -25336,7 +25338,6 @@ typedef struct bsri_dev_rung {
     int32_t done, passed; /* all that agree are kept; passes behind it */
 } bsri_dev_rung;
 
-/* A matrix under construction, as bsri_build. */
 /* Blocks laid as square tiles of 1 << log_tile rows, of op(A), tile after tile by rows: what no block stores is 0. */
 typedef struct bsri_dev_retile {
     bsr_matrix a;
@@ -25355,6 +25356,7 @@ typedef struct bsri_dev_retile {
     int32_t trans, log_tile, log_piece; /* log2: rows of a tile, elements of a piece */
     int32_t b_pieces;                   /* lines of b start at multiples of 16 bytes */
 } bsri_dev_retile;
+/* A matrix under construction, as bsri_build. */
 typedef struct bsri_dev_build {
     bsr_matrix to, sparse;
     bsr_dense dense; /* data null: absent */
@@ -27076,7 +27078,8 @@ static double bsri_retile_near(int64_t side, int64_t tile) { /* places of blocks
 static int bsri_retile_takes(const bsri_call *c, const bsri_product *job) {
     const bsr_matrix *a = job->a;
     int i;
-    if ((c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) || c->chained || !a || job->scatter || job->index) return 0;
+    if ((c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) || c->chained || c->as_stored) return 0;
+    if (!a || job->scatter || job->index) return 0;
     if (job->weights || bsri_is_scaled(job) || a->dtype != job->b->dtype || bsri_is_one_of(BSRI_F8, a->dtype)) return 0;
     if (a->dtype == BSR_U4 || (a->block_rows % 16 == 0 && a->block_cols % 16 == 0)) return 0;
     if (bsri_cuda_precision(c, a->dtype) || a->nnz < 1 || job->alpha == 0.0) return 0;
@@ -27182,27 +27185,48 @@ static double bsri_retile_ns(const bsri_retiling *r, const bsri_product *job) {
     const double size = (double)bsr_dtype_size(job->a->dtype), tile = (double)(INT64_C(1) << r->d.log_tile);
     const double pieces = (double)job->a->nnz * (double)r->d.area, tiles = (double)r->expected * tile * tile * size;
     const double b = (double)job->b->rows * (double)job->b->cols * (double)r->d.b_batch.count * size;
-    return 30000.0 + bsri_stage_ns(&r->s) + pieces * 0.008 + (double)job->a->nnz * 0.008 + tiles * 0.0005 + b * 0.0003;
+    const double maps = 3.0 * (double)r->zeroed * 0.0005 + (double)r->d.rows * 2.0;
+    return 30000.0 + bsri_stage_ns(&r->s) + pieces * 0.008 + (double)job->a->nnz * 0.008 + tiles * 0.0005 + b * 0.0003 + maps;
 }
-/* What lanes take, where no tensor core does: by how many numbers they add up, and how many they write. */
+/* No kernel multiplies tiles in less: numbers multiplied in a nanosecond. */
+static double bsri_retile_least_ns(const bsri_retiling *r, const bsri_product *job) {
+    const int type = job->a->dtype;
+    const double side = (double)(INT64_C(1) << r->d.log_tile), rate = type == BSR_I8 ? 8e5 : bsri_is_half(type) ? 4.5e5 : 3.2e4;
+    return (double)r->expected * side * side * (double)job->out->cols * (double)job->batch.count / rate;
+}
+/* What lanes take, where no tensor core does: by how many numbers they add up, and how many they write, most of them at once
+   where rows are nearly empty. */
 static double bsri_retile_lanes_ns(const bsri_dev_product *p) {
-    const double area = (double)(p->br * p->bc), products = bsri_mean_blocks(&p->a) * area * (double)p->width * (double)p->items;
+    const double area = (double)(p->br * p->bc), blocks = bsri_mean_blocks(&p->a) * (double)p->items;
     const double outs = (double)p->tiles * (double)p->br * (double)p->width * (double)p->items;
-    return 4000.0 + outs * 0.01 + products * (double)p->reduce / fmin(9500.0, 2100.0 * pow(area, 0.36));
+    const double row = bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles);
+    return 4000.0 + outs * (0.001 + 0.009 * fmin(1.0, row / 4.0)) +
+           blocks * area * (double)p->width * (double)p->reduce / fmin(9500.0, 2100.0 * pow(area, 0.36));
+}
+/* Bytes that a workspace may have for that: not many times what the call has in all. */
+static double bsri_retile_most(const bsri_product *job) {
+    const bsr_matrix *a = job->a;
+    const double items = (double)job->batch.count, size = (double)bsr_dtype_size(a->dtype);
+    const double blocks = (double)a->nnz * ((double)(a->block_rows * a->block_cols) * size + 8.0);
+    const double dense = (double)job->b->rows * size + (double)job->out->rows * (double)bsr_dtype_size(job->out->dtype);
+    return fmin(4e9, 64e6 + 8.0 * (blocks + dense * (double)job->out->cols * items));
 }
 /* The tile that is expected to be fastest, below direct_ns: its log2, or 0. */
 static int bsri_retile_choose(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, uint64_t offered,
                               double direct_ns) {
+    const double most = bsri_retile_most(job);
     double least = direct_ns * 0.85;
     int log, best = 0;
+    if (least <= 30000.0) return 0;
     for (log = BSRI_RETILE_LEAST; log <= BSRI_RETILE_MOST; log++) {
         bsri_retiling r;
         bsri_dev_product p;
         bsri_product_params m;
         bsri_asking a;
-        if (!bsri_retile_lay(job, log, bsri_stage_base(c), &r) || (uint64_t)r.s.bytes > offered) continue;
+        if (!bsri_retile_lay(job, log, bsri_stage_base(c), &r)) continue;
+        if ((uint64_t)r.s.bytes > offered || (double)r.s.bytes > most) continue;
         const double before = bsri_retile_ns(&r, job);
-        if (before >= least) continue;
+        if (before + bsri_retile_least_ns(&r, job) >= least) continue;
         bsri_call inner = *c;
         bsr_exec exec = *c->exec;
         bsr_tune_row tiles = *key;
@@ -27223,7 +27247,7 @@ static bsr_status bsri_retile_run(const bsri_call *c, const bsri_product *job, c
     bsri_call all = *c, direct = *c;
     bsr_exec exec = *c->exec;
     const int64_t bytes = size * (int64_t)bsr_dtype_size(d->a.dtype);
-    all.watch = &open, open.done = 0, direct.watch = &gated, gated.done = 1;
+    all.watch = &open, open.done = 0, direct.watch = &gated, gated.done = 1, direct.as_stored = 1;
     BSRI_TRY(bsri_cuda_zero(&all, d->state, r->zeroed, closed, 2, NULL, 0));
     BSRI_CUDA_NEXT(c, bsri_retile_mark, *d, 8 * sms, BSRI_CTA);
     BSRI_CUDA_NEXT(c, bsri_retile_lists, *d, 8 * sms, BSRI_CTA);
@@ -27236,7 +27260,9 @@ static bsr_status bsri_retile_run(const bsri_call *c, const bsri_product *job, c
     BSRI_TRY(bsri_cuda_copies(tiles, &r->s.before));
     BSRI_TRY(bsri_cuda_product(tiles, &r->of.job, key, plan, BSRI_RUN_ONLY));
     BSRI_TRY(bsri_cuda_copies(tiles, &r->s.after));
-    direct.exec = &exec, exec.plan = NULL, exec.workspace = NULL, exec.workspace_bytes = 0, exec.device_status = d->state + 1;
+    /* it has the whole workspace but the gates: where it runs, nothing of the tiles is needed */
+    direct.exec = &exec, exec.plan = NULL, exec.key = NULL, exec.device_status = d->state + 1;
+    exec.workspace = (char *)d->count, exec.workspace_bytes -= (uint64_t)((char *)d->count - (char *)d->state);
     if (exec.max_grid[0] <= 0) exec.max_grid[0] = (int32_t)(8 * sms); /* seldom more than CTAs that end at once */
     return bsri_cuda_product(&direct, job, key, plan, BSRI_RUN_ONLY);
 }
@@ -27257,15 +27283,20 @@ static bsr_status bsri_cuda_retile(const bsri_call *c, const bsri_product *job, 
     uint64_t offered;
     int log, stop;
     *taken = 0;
-    offered = (exec.query && !exec.workspace) || must ? UINT64_MAX
+    offered = must && named->workspace_bytes            ? named->workspace_bytes /* as when it was made: the same tile */
+              : (exec.query && !exec.workspace) || must ? UINT64_MAX
               : exec.workspace && (uintptr_t)exec.workspace % 64 == 0 ? exec.workspace_bytes : 0;
     if (!offered || (named && !must && (named->flags || !bsri_plan_open(named))) || !bsri_retile_takes(c, job)) return BSR_OK;
     log = bsri_retile_choose(c, job, key, offered, must ? INFINITY : direct_ns);
     if (!log || !bsri_retile_lay(job, log, bsri_stage_base(c), &r)) return BSR_OK;
     *taken = 1, tiles.block_rows = tiles.block_cols = 1 << log;
-    inner.exec = &exec, inner.watch = &gated, gated.done = 1, exec.plan = NULL, exec.device_status = r.d.state;
-    if (must) asked = *named, asked.flags &= ~BSR_PLAN_RETILES, exec.plan = &asked;
-    if (exec.workspace) {
+    inner.exec = &exec, inner.watch = &gated, gated.done = 1, inner.chained = 0;
+    inner.flags &= ~(uint32_t)BSR_EXEC_CONSTANT_MATRIX;
+    exec.plan = NULL, exec.key = NULL, exec.device_status = r.d.state;
+    if (must) asked = *named, asked.flags &= ~(uint32_t)BSR_PLAN_RETILES, asked.workspace_bytes = 0, exec.plan = &asked;
+    if (must && !(named->flags & BSRI_STAGED)) { /* the product of tiles is not staged */
+        exec.query = NULL, exec.workspace = NULL, exec.workspace_bytes = 0;
+    } else if (exec.workspace) {
         exec.workspace = (char *)exec.workspace + r.s.bytes;
         exec.workspace_bytes = exec.workspace_bytes > (uint64_t)r.s.bytes ? exec.workspace_bytes - (uint64_t)r.s.bytes : 0;
     }

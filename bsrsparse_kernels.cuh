@@ -167,9 +167,10 @@ namespace {
 #endif
 
 /* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left, and ends where
-   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. That there is a word the
-   grid says: it has two layers, of which the second does nothing. Its size stands where each kernel looks first, in the constant
-   memory of its launch; to look at one more parameter first would delay small products, as constant memory comes by lines. */
+   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. Of two products, one of
+   which is to run (>>device-retile), each has such a word, too. That there is a word the grid says: it has two layers, of which
+   the second does nothing. Its size stands where each kernel looks first, in the constant memory of its launch; to look at one
+   more parameter first would delay small products, as constant memory comes by lines. */
 typedef const uint64_t *bsri_gate;
 #define BSRI_GATE , bsri_gate gate
 #define BSRI_ENTER \
