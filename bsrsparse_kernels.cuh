@@ -18890,7 +18890,7 @@ static __device__ __forceinline__ bool bsri_retile_look(const bsri_dev_retile &t
     return found;
 }
 /* Tiles' row pointers out of how many each row has, and the gate that opens; by one CTA. */
-static __device__ void bsri_retile_settle(const bsri_dev_retile &t) {
+static __device__ __forceinline__ void bsri_retile_settle(const bsri_dev_retile &t) {
     __shared__ int32_t part[33];
     int32_t total, before = 0;
     for (int64_t first = 0; first < t.rows; first += BSRI_CTA) {
