@@ -3046,7 +3046,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->chained = 0, c->timed.on = 0, c->timer = &c->timed;
+    c->may_write_workspace = 0, c->chained = c->as_stored = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -25347,6 +25347,8 @@ typedef struct bsri_dev_retile {
     int64_t rows, words;                /* rows of tiles; words of bits of one */
     int64_t b_lines, b_length, b_line, b_step; /* of an item of b: lines, elements of one; elements from one to the next, in it */
     int64_t entries, steps[3];          /* of a: stored blocks; as bsr_matrix.value_strides, in pieces */
+    int64_t b_parts;                    /* of a line of b, 2 KB each; */
+    double per_part;                    /* 1 / these */
     uint64_t *state;                    /* gates of the product with tiles and of the other; what was found, CTAs that are done */
     uint32_t *bits, *count;             /* which tiles there are; how many in a row */
     int32_t *rank, *line, *crow, *col;  /* tiles before a word's; block rows of a's entries; of the tiles */
@@ -27115,6 +27117,7 @@ static void bsri_retile_looks(bsri_dev_retile *d, const bsr_dense *asked) {
     d->b_lines = columns ? b.cols : b.rows, d->b_length = columns ? b.rows : b.cols;
     d->b_line = columns ? b.col_stride : b.row_stride, d->b_step = columns ? b.row_stride : b.col_stride;
     if (d->b_step == 1 && d->b_line == d->b_length) d->b_length *= d->b_lines, d->b_lines = 1;
+    d->b_parts = bsri_max(1, bsri_ceil_div(d->b_length * size, 2048)), d->per_part = 1.0 / (double)d->b_parts;
     d->b_pieces = d->b_step == 1 && (uintptr_t)b.data % 16 == 0 && (d->b_lines == 1 || d->b_line * size % 16 == 0);
     for (i = 0; i < b.batch_dims; i++) {
         if (b.batch[i] > 1 && b.batch_stride[i] * size % 16) d->b_pieces = 0;

@@ -18904,25 +18904,24 @@ static __device__ __forceinline__ void bsri_retile_settle(const bsri_dev_retile 
     const int found = *(volatile uint64_t *)(t.state + 2) != 0;
     t.crow[t.rows] = before, t.state[0] = found, t.state[1] = !found;
 }
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_retile_mark(const __grid_constant__ bsri_dev_retile t BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_retile_mark(const __grid_constant__ bsri_dev_retile t BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     __shared__ int last;
     const int64_t warp = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32, warps = (int64_t)gridDim.x * BSRI_CTA_WARPS;
-    const int64_t parts = bsri_ceil_div(t.b_length * bsri_dev_size(t.b.dtype), 2048), lines = t.b_batch.count * t.b_lines;
     bool wrong = false;
     for (int64_t first = warp * 256; first < t.entries; first += warps * 256) {
         const int64_t begin = bsri_retile_begin(t, first), end = bsri_retile_end(t, first + 256) - 1;
         if (t.a.index_dtype == BSR_I64) wrong |= bsri_retile_entries<int64_t>(t, begin, end);
         else wrong |= bsri_retile_entries<int32_t>(t, begin, end);
     }
-    if (t.special)
-        for (int64_t work = warp; work < lines * parts; work += warps) {
-            const int64_t number = bsri_divide(work, parts), item = bsri_divide(number, t.b_lines);
-            const char *const b = bsri_dev_at(t.b.data, t.b.dtype, bsri_dense_offset(&t.b_batch, item, &t.b) +
-                                                                       (number - item * t.b_lines) * t.b_line);
-            wrong |= bsri_retile_look(t, b, (work - number * parts) * 2048);
+    for (int64_t item = 0; item < (t.special ? t.b_batch.count : 0); item++) {
+        const char *const b = bsri_dev_at(t.b.data, t.b.dtype, bsri_dense_offset(&t.b_batch, item, &t.b));
+        for (int64_t work = warp; work < t.b_lines * t.b_parts; work += warps) {
+            const int64_t line = bsri_divide_by(work, t.b_parts, t.per_part);
+            wrong |= bsri_retile_look(t, bsri_dev_at(b, t.b.dtype, line * t.b_line), (work - line * t.b_parts) * 2048);
         }
+    }
     if (__syncthreads_or(wrong) && threadIdx.x == 0) *(volatile uint64_t *)(t.state + 2) = 1;
     __threadfence();
     __syncthreads();
