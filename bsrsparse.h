@@ -111,6 +111,7 @@
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-gradient      attention's backward on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
+     cuda-retile        small and odd blocks laid as tiles in the workspace, on the CUDA backend
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      cuda-maps          functions, conversions and reductions on the CUDA backend
@@ -167,6 +168,9 @@
          which, without strides, also turn it there;
        - images that are not channels last, or not in such pieces, are laid so;
        - weight gradients of convolutions with few stored blocks: shares of the pixels are added up there;
+       - small and odd blocks times many columns are laid as tiles of 16 to 128 rows that tensor cores take, with zeros between
+         them, at each call (with a matrix that stays, bsr_reblock once costs less). Where columns do not ascend or are repeated,
+         or the dense operand holds Inf or NaN, the product runs on the blocks as they are, in the same call, some 50 us later;
        - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
@@ -993,6 +997,7 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_ADDS_TERMS     = 1 << 9, /* a sum of products takes several launches, each of which adds to the ones before it */
     BSR_PLAN_CONVERTS       = 1 << 11, /* weights of fewer bits become numbers of b's type there first */
+    BSR_PLAN_RETILES        = 1 << 12, /* blocks that tensor cores don't take are laid there as larger ones first */
     BSR_PLAN_SPILLS         = 1 << 10, /* CUDA, bsr_attention_backward: gradients of scores are kept there between the walk by
                                           keys and that by queries; else they are formed twice */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -1009,6 +1014,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_ADDS_TERMS     BSRI_FLAG(BSR_PLAN_ADDS_TERMS)
 #define BSR_PLAN_SPILLS         BSRI_FLAG(BSR_PLAN_SPILLS)
 #define BSR_PLAN_CONVERTS       BSRI_FLAG(BSR_PLAN_CONVERTS)
+#define BSR_PLAN_RETILES        BSRI_FLAG(BSR_PLAN_RETILES)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -1135,7 +1141,8 @@ typedef struct bsr_exec {
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
     int32_t threads;      /* CPU: at most so many threads at once for this call, 1: the calling one; 0: the context's */
-    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's. z is 2 where indices are checked or
+                             blocks laid as tiles */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
@@ -2735,6 +2742,7 @@ typedef struct bsri_call {
     uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t chained;             /* BSRI_CHAIN_...: a product of bsr_chain_mm */
+    int32_t as_stored;           /* CUDA: no blocks are laid as tiles */
     struct bsri_timed {
         double began;
         int on;
@@ -3038,7 +3046,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES | BSR_EXEC_FAST_ACCUM;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
-    c->may_write_workspace = 0, c->chained = 0, c->timed.on = 0, c->timer = &c->timed;
+    c->may_write_workspace = 0, c->chained = c->as_stored = 0, c->timed.on = 0, c->timer = &c->timed;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
 #endif
@@ -4917,6 +4925,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->flags & BSR_PLAN_ADDS_TERMS) bsri_put(&t, ", terms are added by several launches");
     if (plan->flags & BSR_PLAN_CONVERTS) bsri_put(&t, ", weights become numbers of b's type first");
+    if (plan->flags & BSR_PLAN_RETILES) bsri_put(&t, ", blocks are laid as larger ones first");
     if (plan->flags & BSR_PLAN_SPILLS) bsri_put(&t, ", gradients of scores are kept between two passes");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
@@ -21301,6 +21310,14 @@ enum {
     X(REBLOCK_COLUMNS, 667, bsri_reblock_lines<true>)        \
     X(REBLOCK_VALUES, 668, bsri_reblock_values)              \
     X(REBLOCK_ELEMENTS, 669, bsri_reblock_elements)          \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                              \
+    X(RETILE_MARK, 1001, bsri_retile_mark)                    \
+    X(RETILE_LISTS, 1002, bsri_retile_lists)                  \
+    X(RETILE_VALUES_1, 1003, bsri_retile_values<uint8_t>)     \
+    X(RETILE_VALUES_2, 1004, bsri_retile_values<uint16_t>)    \
+    X(RETILE_VALUES_4, 1005, bsri_retile_values<uint32_t>)    \
+    X(RETILE_VALUES_8, 1006, bsri_retile_values<uint2>)       \
+    X(RETILE_VALUES_16, 1007, bsri_retile_values<uint4>))     \
     X(VALIDATE_STAGE, 630, bsri_validate_stage)              \
     X(VALIDATE_UNIONS, 631, bsri_validate_unions)            \
     X(VALIDATE_DESCRIBE, 632, bsri_validate_describe)        \
@@ -25321,6 +25338,26 @@ typedef struct bsri_dev_rung {
     int32_t done, passed; /* all that agree are kept; passes behind it */
 } bsri_dev_rung;
 
+/* Blocks laid as square tiles of 1 << log_tile rows, of op(A), tile after tile by rows: what no block stores is 0. */
+typedef struct bsri_dev_retile {
+    bsr_matrix a;
+    bsr_dense b; /* of the product: looked at for what is not finite */
+    bsri_batch b_batch;
+    int64_t lines, columns;             /* block rows and columns of a as stored */
+    int64_t rows, words;                /* rows of tiles; words of bits of one */
+    int64_t b_lines, b_length, b_line, b_step; /* of an item of b: lines, elements of one; elements from one to the next, in it */
+    int64_t entries, steps[3];          /* of a: stored blocks; as bsr_matrix.value_strides, in pieces */
+    int64_t b_parts;                    /* of a line of b, 2 KB each; */
+    double per_part;                    /* 1 / these */
+    uint64_t *state;                    /* gates of the product with tiles and of the other; what was found, CTAs that are done */
+    uint32_t *bits, *count;             /* which tiles there are; how many in a row */
+    int32_t *rank, *line, *crow, *col;  /* tiles before a word's; block rows of a's entries; of the tiles */
+    char *values;
+    uint32_t special;                   /* bits of a word that are all set in what is not finite; 0: nothing to look for */
+    uint32_t width, area, per_width, per_area; /* pieces of a block's row, of a block; (2^32 - 1) / these */
+    int32_t trans, log_tile, log_piece; /* log2: rows of a tile, elements of a piece */
+    int32_t b_pieces;                   /* lines of b start at multiples of 16 bytes */
+} bsri_dev_retile;
 /* A matrix under construction, as bsri_build. */
 typedef struct bsri_dev_build {
     bsr_matrix to, sparse;
@@ -25956,6 +25993,9 @@ static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, 
 static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
                                     int step);
 #endif
+static double bsri_retile_lanes_ns(const bsri_dev_product *p);
+static bsr_status bsri_cuda_retile(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan, int step,
+                                   double direct_ns, int *taken);
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
 #if BSRI_HAS_WEIGHTS
@@ -25974,6 +26014,13 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     int way = 0;
     bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
+    if (p.kind < BSRI_LIST_SCATTER && p.reduce) {
+        int taken;
+        const int lanes = !a.s.best.kernel || a.s.best.tier == BSRI_TIER_SIMT || indexed;
+        direct = lanes ? bsri_retile_lanes_ns(&p) + (indexed ? 30000.0 : 0.0) : a.s.ns + bsri_odd_out_ns(job, &a.s.best);
+        BSRI_TRY(bsri_cuda_retile(c, job, key, plan, step, direct, &taken));
+        if (taken) return BSR_OK;
+    }
     const int allowed = bsri_stage_allowed(c, &offered);
     if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0 &&
         (indexed || bsri_stage_ways(job))) {
@@ -27004,6 +27051,271 @@ static bsr_status bsri_cuda_indices(const bsri_call *c) {
     }
     c->watch->done = 1;
     return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-retile: small and odd blocks laid as tiles in the workspace, on the CUDA backend        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A product of small or odd blocks with many columns is the product of a matrix with square blocks that tensor cores take, most
+   of whose elements may be zeros: what stands beside each other shares a tile. That matrix is laid in the workspace at each call
+   (kernels, and what forbids it: >>device-retile), and its product is planned as any other; behind it stands the direct one,
+   which runs where tiles are forbidden. A size that is no multiple of a tile's is made one: b's rows, and out's, are copied. */
+typedef struct bsri_retiling {
+    bsri_dev_retile d;
+    bsri_product_views of;  /* the product with tiles */
+    bsri_stage s;           /* what is laid in the workspace; its copies */
+    int64_t zeroed, capacity, expected; /* bytes that begin as zeros; tiles: at most, and as many as random blocks would meet */
+} bsri_retiling;
+enum { BSRI_RETILE_LEAST = 4, BSRI_RETILE_MOST = 7 }; /* log2 of a tile's rows */
+
+/* Tiles that a block of `side` rows meets: at most, and the mean of blocks that lie anywhere. */
+static int64_t bsri_retile_meets(int64_t side, int64_t tile) {
+    return tile % side == 0 ? 1 : side % tile == 0 ? side / tile : (side - 1) / tile + 2;
+}
+static double bsri_retile_near(int64_t side, int64_t tile) { /* places of blocks that meet a tile, in one direction */
+    return tile % side == 0 ? (double)tile / (double)side : side % tile == 0 ? 1.0 : (double)(tile + side - 1) / (double)side;
+}
+/* Is that a product that tiles may serve? One matrix for all items, whose blocks no tile divides, as it is stored. */
+static int bsri_retile_takes(const bsri_call *c, const bsri_product *job) {
+    const bsr_matrix *a = job->a;
+    int i;
+    if ((c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) || c->chained || c->as_stored) return 0;
+    if (!a || job->scatter || job->index) return 0;
+    if (job->weights || bsri_is_scaled(job) || a->dtype != job->b->dtype || bsri_is_one_of(BSRI_F8, a->dtype)) return 0;
+    if (a->dtype == BSR_U4 || (a->block_rows % 16 == 0 && a->block_cols % 16 == 0)) return 0;
+    if (bsri_cuda_precision(c, a->dtype) || a->nnz < 1 || job->alpha == 0.0) return 0;
+    if (job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (!bsri_same_matrix(a, i)) return 0;
+    return !(a->flags & BSR_MATRIX_RAGGED);
+}
+/* The pieces in which elements are moved: as long as they are neighbours, both as stored and in a tile. */
+static void bsri_retile_pieces(bsri_dev_retile *d) {
+    const int64_t size = (int64_t)bsr_dtype_size(d->a.dtype);
+    int64_t s[3], n = 1, width;
+    bsri_value_steps(&d->a, s);
+    while (!d->trans && s[2] == 1 && 2 * n * size <= 16 && d->a.block_cols % (2 * n) == 0 && s[0] % (2 * n) == 0 &&
+           s[1] % (2 * n) == 0 && (uintptr_t)d->a.values % (uint64_t)(2 * n * size) == 0)
+        n *= 2;
+    width = d->a.block_cols / n;
+    d->log_piece = bsri_mma_log2(n), d->width = (uint32_t)width, d->area = (uint32_t)(d->a.block_rows * width);
+    d->per_width = UINT32_MAX / d->width, d->per_area = UINT32_MAX / d->area;
+    d->steps[0] = s[0] / n, d->steps[1] = s[1] / n, d->steps[2] = n > 1 ? 1 : s[2];
+}
+/* How b is looked through: by lines of neighbours, one line where they follow each other. */
+static void bsri_retile_looks(bsri_dev_retile *d, const bsr_dense *asked) {
+    const bsr_dense b = bsri_dense_used(asked);
+    const int64_t size = (int64_t)bsr_dtype_size(b.dtype);
+    const int columns = bsri_stage_columns(&b);
+    int i;
+    d->b = b, d->b_batch = bsri_batch_of(b.batch_dims, b.batch);
+    d->special = b.dtype == BSR_F16    ? 0x7c007c00u
+                 : b.dtype == BSR_BF16 ? 0x7f807f80u
+                 : b.dtype == BSR_F32  ? 0x7f800000u
+                 : b.dtype == BSR_F64  ? 0x7ff00000u : 0u;
+    d->b_lines = columns ? b.cols : b.rows, d->b_length = columns ? b.rows : b.cols;
+    d->b_line = columns ? b.col_stride : b.row_stride, d->b_step = columns ? b.row_stride : b.col_stride;
+    if (d->b_step == 1 && d->b_line == d->b_length) d->b_length *= d->b_lines, d->b_lines = 1;
+    d->b_parts = bsri_max(1, bsri_ceil_div(d->b_length * size, 2048)), d->per_part = 1.0 / (double)d->b_parts;
+    d->b_pieces = d->b_step == 1 && (uintptr_t)b.data % 16 == 0 && (d->b_lines == 1 || d->b_line * size % 16 == 0);
+    for (i = 0; i < b.batch_dims; i++) {
+        if (b.batch[i] > 1 && b.batch_stride[i] * size % 16) d->b_pieces = 0;
+        if (!b.batch_stride[i]) d->b.batch[i] = 1; /* one for all */
+    }
+    d->b_batch = bsri_batch_of(b.batch_dims, d->b.batch);
+}
+/* A dense operand with `rows` rows in place of as many as out or b has, the others 0. list: it is copied there first. */
+static void bsri_retile_rows(bsri_retiling *r, bsr_dense *d, int64_t rows, bsri_dev_copies *list) {
+    const bsr_dense from = *d;
+    if (from.rows == rows) return;
+    *d = bsri_stage_room(&r->s, &from, rows, from.cols, bsri_stage_columns(&from));
+    if (list) bsri_stage_copy(&r->s, list, &from, d);
+}
+/* The same of what is added to out, or multiplied into it: one row may stand for all. */
+static void bsri_retile_operand(bsri_retiling *r, bsr_dense *d, int64_t rows) {
+    if (d->data && d->rows > 1) bsri_retile_rows(r, d, rows, &r->s.before);
+}
+static void *bsri_retile_take(bsri_retiling *r, int64_t count, int64_t each) {
+    int64_t bytes;
+    if (!bsri_mul(count, each, &bytes)) r->s.failed = 1, bytes = 0;
+    return r->s.base + bsri_stage_take(&r->s, bytes);
+}
+/* The product with tiles of 1 << log rows: what is laid where, from base on. 0: it can't be. */
+static int bsri_retile_lay(const bsri_product *job, int log, char *base, bsri_retiling *r) {
+    const bsr_matrix *a = job->a;
+    const int64_t tile = INT64_C(1) << log, m = job->out->rows, k = job->b->rows, size = (int64_t)bsr_dtype_size(a->dtype);
+    const int64_t br = job->trans ? a->block_cols : a->block_rows, bc = job->trans ? a->block_rows : a->block_cols;
+    const int64_t rows = bsri_ceil_div(m, tile), cols = bsri_ceil_div(k, tile);
+    const double density = fmin(1.0, (double)a->nnz * (double)br * (double)bc / ((double)m * (double)k));
+    const double some = 1.0 - pow(1.0 - density, bsri_retile_near(br, tile) * bsri_retile_near(bc, tile));
+    bsri_dev_retile *d = &r->d;
+    bsr_matrix *to = &r->of.a;
+    int64_t all, most;
+    memset(r, 0, sizeof *r), r->s.base = base;
+    if (rows > 65536 || cols > INT32_MAX / 2 || a->nnz > INT32_MAX / 2 || !bsri_mul(rows, cols, &all)) return 0;
+    if (!bsri_mul(a->nnz, bsri_retile_meets(br, tile) * bsri_retile_meets(bc, tile), &most)) return 0;
+    r->capacity = bsri_min(all, most), r->expected = bsri_max(1, bsri_min(r->capacity, (int64_t)(some * (double)all)));
+    if ((double)a->nnz * (double)(br * bc) > 4e9 || (double)r->capacity * (double)(tile * tile * size) > 4e9) return 0;
+    d->a = *a, d->trans = job->trans, d->log_tile = log, d->entries = a->nnz, d->lines = bsri_block_rows(a);
+    d->columns = bsri_block_cols(a), d->rows = rows, d->words = bsri_ceil_div(cols, 32);
+    bsri_retile_pieces(d), bsri_retile_looks(d, job->b);
+    d->state = (uint64_t *)bsri_retile_take(r, 4, 8), d->count = (uint32_t *)bsri_retile_take(r, rows, 4);
+    d->bits = (uint32_t *)bsri_retile_take(r, rows * d->words, 4), r->zeroed = r->s.bytes;
+    d->rank = (int32_t *)bsri_retile_take(r, rows * d->words, 4), d->line = (int32_t *)bsri_retile_take(r, a->nnz, 4);
+    d->crow = (int32_t *)bsri_retile_take(r, rows + 1, 4), d->col = (int32_t *)bsri_retile_take(r, r->capacity, 4);
+    d->values = (char *)bsri_retile_take(r, r->capacity * tile * tile, size);
+    r->of = bsri_views_of(job), r->of.job.trans = 0;
+    memset(to, 0, sizeof *to);
+    to->dtype = a->dtype, to->index_dtype = BSR_I32, to->rows = rows * tile, to->cols = cols * tile;
+    to->block_rows = to->block_cols = tile, to->nnz = r->expected;
+    to->crow_indices = d->crow, to->col_indices = d->col, to->values = d->values;
+    bsri_retile_rows(r, &r->of.b, to->cols, &r->s.before);
+    if (m != to->rows) {
+        const int same = r->of.input.data && bsri_same_view(&r->of.input, job->out);
+        bsri_retile_rows(r, &r->of.out, to->rows, same ? &r->s.before : NULL);
+        if (same) r->of.input = r->of.out;
+        else bsri_retile_operand(r, &r->of.input, to->rows);
+        bsri_retile_operand(r, &r->of.left, to->rows), bsri_retile_operand(r, &r->of.bias, to->rows);
+        bsr_dense from = r->of.out;
+        from.rows = m, bsri_stage_copy(&r->s, &r->s.after, &from, job->out);
+    }
+    bsri_views_link(&r->of);
+    return !r->s.failed;
+}
+/* Nanoseconds of what is done before and after that product (note N53). */
+static double bsri_retile_ns(const bsri_retiling *r, const bsri_product *job) {
+    const double size = (double)bsr_dtype_size(job->a->dtype), tile = (double)(INT64_C(1) << r->d.log_tile);
+    const double pieces = (double)job->a->nnz * (double)r->d.area, tiles = (double)r->expected * tile * tile * size;
+    const double b = (double)job->b->rows * (double)job->b->cols * (double)r->d.b_batch.count * size;
+    const double maps = 3.0 * (double)r->zeroed * 0.0005 + (double)r->d.rows * 2.0;
+    return 30000.0 + bsri_stage_ns(&r->s) + pieces * 0.008 + (double)job->a->nnz * 0.008 + tiles * 0.0005 + b * 0.0003 + maps;
+}
+/* No kernel multiplies tiles in less: numbers multiplied in a nanosecond. */
+static double bsri_retile_least_ns(const bsri_retiling *r, const bsri_product *job) {
+    const int type = job->a->dtype;
+    const double side = (double)(INT64_C(1) << r->d.log_tile), rate = type == BSR_I8 ? 8e5 : bsri_is_half(type) ? 4.5e5 : 3.2e4;
+    return (double)r->expected * side * side * (double)job->out->cols * (double)job->batch.count / rate;
+}
+/* What lanes take, where no tensor core does: by how many numbers they add up, and how many they write, most of them at once
+   where rows are nearly empty. */
+static double bsri_retile_lanes_ns(const bsri_dev_product *p) {
+    const double area = (double)(p->br * p->bc), blocks = bsri_mean_blocks(&p->a) * (double)p->items;
+    const double outs = (double)p->tiles * (double)p->br * (double)p->width * (double)p->items;
+    const double row = bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles);
+    return 4000.0 + outs * (0.001 + 0.009 * fmin(1.0, row / 4.0)) +
+           blocks * area * (double)p->width * (double)p->reduce / fmin(9500.0, 2100.0 * pow(area, 0.36));
+}
+/* Bytes that a workspace may have for that: not many times what the call has in all. */
+static double bsri_retile_most(const bsri_product *job) {
+    const bsr_matrix *a = job->a;
+    const double items = (double)job->batch.count, size = (double)bsr_dtype_size(a->dtype);
+    const double blocks = (double)a->nnz * ((double)(a->block_rows * a->block_cols) * size + 8.0);
+    const double dense = (double)job->b->rows * size + (double)job->out->rows * (double)bsr_dtype_size(job->out->dtype);
+    return fmin(4e9, 64e6 + 8.0 * (blocks + dense * (double)job->out->cols * items));
+}
+/* The tile that is expected to be fastest, below direct_ns: its log2, or 0. */
+static int bsri_retile_choose(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, uint64_t offered,
+                              double direct_ns) {
+    const double most = bsri_retile_most(job);
+    double least = direct_ns * 0.85;
+    int log, best = 0;
+    if (least <= 30000.0) return 0;
+    for (log = BSRI_RETILE_LEAST; log <= BSRI_RETILE_MOST; log++) {
+        bsri_retiling r;
+        bsri_dev_product p;
+        bsri_product_params m;
+        bsri_asking a;
+        if (!bsri_retile_lay(job, log, bsri_stage_base(c), &r)) continue;
+        if ((uint64_t)r.s.bytes > offered || (double)r.s.bytes > most) continue;
+        const double before = bsri_retile_ns(&r, job);
+        if (before + bsri_retile_least_ns(&r, job) >= least) continue;
+        bsri_call inner = *c;
+        bsr_exec exec = *c->exec;
+        bsr_tune_row tiles = *key;
+        tiles.block_rows = tiles.block_cols = 1 << log;
+        inner.exec = &exec, exec.plan = NULL, exec.query = NULL;
+        bsri_cuda_ask_product(&inner, &r.of.job, 1, &tiles, &p, &m, &a);
+        if (a.s.best.kernel && a.s.best.tier > BSRI_TIER_SIMT && before + a.s.ns < least) least = before + a.s.ns, best = log;
+    }
+    return best;
+}
+/* Launches: tiles; the product with them, and the direct one, of which one runs. */
+static bsr_status bsri_retile_run(const bsri_call *c, const bsri_product *job, const bsri_retiling *r, const bsri_call *tiles,
+                                  const bsr_tune_row *key, bsr_plan *plan) {
+    static const int64_t closed[2] = {1, 1};
+    const int64_t sms = c->ctx->sm_count, pieces = r->d.entries * (int64_t)r->d.area, size = INT64_C(1) << r->d.log_piece;
+    const bsri_dev_retile *d = &r->d;
+    bsri_watch open = *c->watch, gated = *c->watch;
+    bsri_call all = *c, direct = *c;
+    bsr_exec exec = *c->exec;
+    const int64_t bytes = size * (int64_t)bsr_dtype_size(d->a.dtype);
+    all.watch = &open, open.done = 0, direct.watch = &gated, gated.done = 1, direct.as_stored = 1;
+    BSRI_TRY(bsri_cuda_zero(&all, d->state, r->zeroed, closed, 2, NULL, 0));
+    BSRI_CUDA_NEXT(c, bsri_retile_mark, *d, 8 * sms, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_retile_lists, *d, 8 * sms, BSRI_CTA);
+    const int64_t work = bsri_ceil_div(pieces, 1024);
+    if (bytes == 1) BSRI_CUDA_NEXT(c, bsri_retile_values<uint8_t>, *d, work, BSRI_CTA);
+    else if (bytes == 2) BSRI_CUDA_NEXT(c, bsri_retile_values<uint16_t>, *d, work, BSRI_CTA);
+    else if (bytes == 4) BSRI_CUDA_NEXT(c, bsri_retile_values<uint32_t>, *d, work, BSRI_CTA);
+    else if (bytes == 8) BSRI_CUDA_NEXT(c, bsri_retile_values<uint2>, *d, work, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_retile_values<uint4>, *d, work, BSRI_CTA);
+    BSRI_TRY(bsri_cuda_copies(tiles, &r->s.before));
+    BSRI_TRY(bsri_cuda_product(tiles, &r->of.job, key, plan, BSRI_RUN_ONLY));
+    BSRI_TRY(bsri_cuda_copies(tiles, &r->s.after));
+    /* it has the whole workspace but the gates: where it runs, nothing of the tiles is needed */
+    direct.exec = &exec, exec.plan = NULL, exec.key = NULL, exec.device_status = d->state + 1;
+    exec.workspace = (char *)d->count, exec.workspace_bytes -= (uint64_t)((char *)d->count - (char *)d->state);
+    if (exec.max_grid[0] <= 0) exec.max_grid[0] = (int32_t)(8 * sms); /* seldom more than CTAs that end at once */
+    return bsri_cuda_product(&direct, job, key, plan, BSRI_RUN_ONLY);
+}
+/* *taken: 1 where the product is such a one; else it is the caller's. direct_ns: without tiles. */
+static bsr_status bsri_cuda_retile(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan, int step,
+                                   double direct_ns, int *taken) {
+    const bsr_plan *named = c->exec->plan;
+    const int must = named && named->flags & BSR_PLAN_RETILES;
+    bsri_call inner = *c;
+    bsri_watch gated = *c->watch;
+    bsr_exec exec = *c->exec;
+    bsr_tune_row tiles = *key;
+    bsr_plan asked, made;
+    bsri_retiling r;
+    bsri_dev_product p;
+    bsri_product_params m;
+    bsri_asking a;
+    uint64_t offered;
+    int log, stop;
+    *taken = 0;
+    offered = must && named->workspace_bytes            ? named->workspace_bytes /* as when it was made: the same tile */
+              : (exec.query && !exec.workspace) || must ? UINT64_MAX
+              : exec.workspace && (uintptr_t)exec.workspace % 64 == 0 ? exec.workspace_bytes : 0;
+    if (!offered || (named && !must && (named->flags || !bsri_plan_open(named))) || !bsri_retile_takes(c, job)) return BSR_OK;
+    log = bsri_retile_choose(c, job, key, offered, must ? INFINITY : direct_ns);
+    if (!log || !bsri_retile_lay(job, log, bsri_stage_base(c), &r)) return BSR_OK;
+    *taken = 1, tiles.block_rows = tiles.block_cols = 1 << log;
+    inner.exec = &exec, inner.watch = &gated, gated.done = 1, inner.chained = 0;
+    inner.flags &= ~(uint32_t)BSR_EXEC_CONSTANT_MATRIX;
+    exec.plan = NULL, exec.key = NULL, exec.device_status = r.d.state;
+    if (must) asked = *named, asked.flags &= ~(uint32_t)BSR_PLAN_RETILES, asked.workspace_bytes = 0, exec.plan = &asked;
+    if (must && !(named->flags & BSRI_STAGED)) { /* the product of tiles is not staged */
+        exec.query = NULL, exec.workspace = NULL, exec.workspace_bytes = 0;
+    } else if (exec.workspace) {
+        exec.workspace = (char *)exec.workspace + r.s.bytes;
+        exec.workspace_bytes = exec.workspace_bytes > (uint64_t)r.s.bytes ? exec.workspace_bytes - (uint64_t)r.s.bytes : 0;
+    }
+    if (step == BSRI_RUN_ONLY) memset(&made, 0, sizeof made);
+    else made = *plan;
+    made.flags &= ~(uint32_t)(BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_USES_SCHEDULE);
+    BSRI_TRY(bsri_cuda_product(&inner, &r.of.job, &tiles, &made, BSRI_PLAN_ONLY));
+    if (step != BSRI_RUN_ONLY)
+        *plan = made, plan->workspace_bytes += (uint64_t)r.s.bytes, plan->flags |= BSR_PLAN_RETILES;
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
+    /* planned by as many tiles as are expected; kernels' parameters allow for all that there may be */
+    r.of.a.nnz = r.capacity, exec.query = NULL, exec.plan = &made;
+    bsri_cuda_ask_product(&inner, &r.of.job, 1, &tiles, &p, &m, &a);
+    if (!a.s.best.kernel) exec.plan = NULL;
+    return bsri_retile_run(c, job, &r, &inner, &tiles, &made);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -68,6 +68,7 @@
      device-lines            lengths, order and grouping of lines
      device-convert          elements moved and converted; dense forms
      device-build            which blocks hold something, the arrays of a matrix; blocks of another size
+     device-retile           small and odd blocks laid as tiles that tensor cores take
      device-validate         the first failing check in the fixed order
      device-indices          index arrays that are looked at before an operation
      device-draw             random patterns and layouts, pruning
@@ -166,9 +167,10 @@ namespace {
 #endif
 
 /* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left, and ends where
-   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. That there is a word the
-   grid says: it has two layers, of which the second does nothing. Its size stands where each kernel looks first, in the constant
-   memory of its launch; to look at one more parameter first would delay small products, as constant memory comes by lines. */
+   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. Of two products, one of
+   which is to run (>>device-retile), each has such a word, too. That there is a word the grid says: it has two layers, of which
+   the second does nothing. Its size stands where each kernel looks first, in the constant memory of its launch; to look at one
+   more parameter first would delay small products, as constant memory comes by lines. */
 typedef const uint64_t *bsri_gate;
 #define BSRI_GATE , bsri_gate gate
 #define BSRI_ENTER \
@@ -18790,6 +18792,195 @@ static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_reblock_elements(cons
         if (first > last) continue;
         if (dt == BSR_I64) bsri_reblock_entries<int64_t>(b, to, s, first, last);
         else bsri_reblock_entries<int32_t>(b, to, s, first, last);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-retile: small and odd blocks laid as tiles that tensor cores take                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A product's blocks become square tiles, with zeros where nothing is stored. Zero times Inf or NaN is NaN, and a place that two
+   blocks share would hold one of them: where the dense operand has a number that is not finite, or columns do not ascend, the
+   product runs on the blocks as they are. Both products are launched, each with a gate (see bsri_gate), and one of them opens:
+
+     bsri_retile_mark    notes which tiles there are and the block row of each stored block, looks for what forbids tiles; the
+                         CTA that is done last adds up the rows' tiles and opens a gate
+     bsri_retile_lists   writes the tiles' columns, and zeros
+     bsri_retile_values  lays the stored elements, in pieces that are neighbours in a block's row and in a tile's */
+
+/* a / b by per = (2^32 - 1) / b: a quotient that is one too small at most, mended. */
+static __device__ __forceinline__ uint32_t bsri_retile_divide(uint32_t a, uint32_t b, uint32_t per) {
+    const uint32_t q = __umulhi(a, per);
+    return q + (a - q * b >= b);
+}
+/* The first and last stored blocks, of `each` that begin at `first`, that a has: its row pointers may start above 0. */
+static __device__ __forceinline__ int64_t bsri_retile_begin(const bsri_dev_retile &t, int64_t first) {
+    return bsri_max(first, bsri_index(t.a.crow_indices, t.a.index_dtype, 0));
+}
+static __device__ __forceinline__ int64_t bsri_retile_end(const bsri_dev_retile &t, int64_t end) {
+    return bsri_min(bsri_min(end, t.entries), bsri_index(t.a.crow_indices, t.a.index_dtype, t.lines));
+}
+/* 256 entries from `first` on, by a warp: the tiles that each meets, and its block row. True: columns do not ascend. Neighbours
+   mostly meet the same tiles, and only the first of them looks: words that many look at at once are few (note N53). */
+template <class I>
+static __device__ __forceinline__ bool bsri_retile_entries(const bsri_dev_retile &t, int64_t first, int64_t last) {
+    const int lane = threadIdx.x & 31;
+    const I *const crow = (const I *)t.a.crow_indices, *const col = (const I *)t.a.col_indices;
+    bool wrong = false;
+    I row[8];
+    if (first > last) return false;
+    bsri_dev_rows_of_warp(row, crow, t.lines, first, last);
+#pragma unroll 1
+    for (int k = 0; k < 8; k++) {
+        const int64_t e = first + lane + k * 32, r = row[0], c = e <= last ? (int64_t)col[e] : 0;
+        const int64_t y = r * t.a.block_rows, x = c * t.a.block_cols;
+#pragma unroll
+        for (int i = 0; i < 7; i++) row[i] = row[i + 1]; /* so that they stay in registers */
+        const int32_t top = (int32_t)((t.trans ? x : y) >> t.log_tile), left = (int32_t)((t.trans ? y : x) >> t.log_tile);
+        const int32_t bottom = (int32_t)((t.trans ? x + t.a.block_cols - 1 : y + t.a.block_rows - 1) >> t.log_tile);
+        const int32_t right = (int32_t)((t.trans ? y + t.a.block_rows - 1 : x + t.a.block_cols - 1) >> t.log_tile);
+        bool known = __shfl_up_sync(~0u, top, 1) == top, same = __shfl_up_sync(~0u, left, 1) == left;
+        known &= __shfl_up_sync(~0u, bottom, 1) == bottom, same &= __shfl_up_sync(~0u, right, 1) == right;
+        if (e > last) continue;
+        if (c < 0 || c >= t.columns || (e > crow[r] && col[e - 1] >= c)) {
+            wrong = true;
+            continue;
+        }
+        t.line[e] = (int32_t)r;
+        if (lane > 0 && known && same) continue;
+        for (int32_t i = top; i <= bottom; i++)
+            for (int32_t j = left; j <= right; j++) {
+                uint32_t *const word = t.bits + i * t.words + j / 32;
+                const uint32_t bit = 1u << j % 32;
+                if (!(__ldca(word) & bit) && !(atomicOr(word, bit) & bit)) atomicAdd(t.count + i, 1u);
+            }
+    }
+    return wrong;
+}
+/* Is one of the numbers in a word not finite? Of f64 it is the high word that tells. */
+static __device__ __forceinline__ bool bsri_retile_special(uint32_t word, uint32_t special) {
+    const uint32_t x = word & special;
+    return special >> 16 == (special & 0xffff) ? __vcmpeq2(x, special) != 0 : x == special;
+}
+/* 2 KB of a line of b, by a warp. */
+static __device__ __forceinline__ bool bsri_retile_look(const bsri_dev_retile &t, const char *line, int64_t at) {
+    const int lane = threadIdx.x & 31, size = bsri_dev_size(t.b.dtype), wide = size == 8;
+    const int64_t bytes = t.b_length * size;
+    bool found = false;
+    if (t.b_pieces) {
+        uint4 v[4] = {};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (at + i * 512 + lane * 16 + 16 <= bytes) v[i] = *(const uint4 *)(line + at + i * 512 + lane * 16);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            found |= bsri_retile_special(v[i].y, t.special) | bsri_retile_special(v[i].w, t.special) |
+                     (!wide && (bsri_retile_special(v[i].x, t.special) | bsri_retile_special(v[i].z, t.special)));
+        if (at + 2048 < bytes) return found;
+        at = bytes / 16 * 16; /* the rest of the line */
+    }
+    const int64_t stop = bsri_min(bytes, at + 2048);
+#pragma unroll 4
+    for (int64_t i = at + lane * size; i < stop; i += 32 * size) {
+        const char *const from = line + i * t.b_step;
+        found |= size == 2   ? bsri_retile_special(*(const uint16_t *)from, t.special & 0xffff)
+                 : size == 4 ? bsri_retile_special(*(const uint32_t *)from, t.special)
+                             : bsri_retile_special(*(const uint32_t *)(from + 4), t.special);
+    }
+    return found;
+}
+/* Tiles' row pointers out of how many each row has, and the gate that opens; by one CTA. */
+static __device__ __forceinline__ void bsri_retile_settle(const bsri_dev_retile &t) {
+    __shared__ int32_t part[33];
+    int32_t total, before = 0;
+    for (int64_t first = 0; first < t.rows; first += BSRI_CTA) {
+        const int64_t i = first + threadIdx.x;
+        const int32_t own = i < t.rows ? (int32_t)__ldcg(t.count + i) : 0;
+        const int32_t at = before + bsri_dev_block_before(own, part, &total);
+        if (i < t.rows) t.crow[i] = at;
+        before += total;
+    }
+    if (threadIdx.x) return;
+    const int found = *(volatile uint64_t *)(t.state + 2) != 0;
+    t.crow[t.rows] = before, t.state[0] = found, t.state[1] = !found;
+}
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_retile_mark(const __grid_constant__ bsri_dev_retile t BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    __shared__ int last;
+    const int64_t warp = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32, warps = (int64_t)gridDim.x * BSRI_CTA_WARPS;
+    bool wrong = false;
+    for (int64_t first = warp * 256; first < t.entries; first += warps * 256) {
+        const int64_t begin = bsri_retile_begin(t, first), end = bsri_retile_end(t, first + 256) - 1;
+        if (t.a.index_dtype == BSR_I64) wrong |= bsri_retile_entries<int64_t>(t, begin, end);
+        else wrong |= bsri_retile_entries<int32_t>(t, begin, end);
+    }
+    for (int64_t item = 0; item < (t.special ? t.b_batch.count : 0); item++) {
+        const char *const b = bsri_dev_at(t.b.data, t.b.dtype, bsri_dense_offset(&t.b_batch, item, &t.b));
+        for (int64_t work = warp; work < t.b_lines * t.b_parts; work += warps) {
+            const int64_t line = bsri_divide_by(work, t.b_parts, t.per_part);
+            wrong |= bsri_retile_look(t, bsri_dev_at(b, t.b.dtype, line * t.b_line), (work - line * t.b_parts) * 2048);
+        }
+    }
+    if (__syncthreads_or(wrong) && threadIdx.x == 0) *(volatile uint64_t *)(t.state + 2) = 1;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd((unsigned long long *)(t.state + 3), 1ull) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    bsri_retile_settle(t);
+}
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_retile_lists(const __grid_constant__ bsri_dev_retile t BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (t.state[0]) return;
+    const int lane = threadIdx.x & 31;
+    const int64_t warp = blockIdx.x * (int64_t)BSRI_CTA_WARPS + threadIdx.x / 32, warps = (int64_t)gridDim.x * BSRI_CTA_WARPS;
+    for (int64_t i = warp; i < t.rows; i += warps) {
+        int32_t before = t.crow[i];
+        for (int64_t first = 0; first < t.words; first += 32) {
+            const int64_t w = first + lane;
+            uint32_t bits = w < t.words ? t.bits[i * t.words + w] : 0u;
+            const int32_t own = __popc(bits), upto = bsri_dev_warp_sum(own);
+            int32_t at = before + upto - own;
+            if (w < t.words) t.rank[i * t.words + w] = at;
+            for (; bits; bits &= bits - 1) t.col[at++] = (int32_t)w * 32 + __ffs((int)bits) - 1;
+            before += __shfl_sync(~0u, upto, 31);
+        }
+    }
+    const int64_t bytes = ((int64_t)t.crow[t.rows] << 2 * t.log_tile) * bsri_dev_size(t.a.dtype);
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < bytes / 16; i += (int64_t)gridDim.x * BSRI_CTA)
+        ((uint4 *)t.values)[i] = make_uint4(0, 0, 0, 0);
+}
+/* E: a piece. 1024 of them a CTA. */
+template <class E>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_retile_values(const __grid_constant__ bsri_dev_retile t BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (t.state[0]) return;
+    const int64_t begin = bsri_retile_begin(t, 0) * t.area, end = bsri_retile_end(t, t.entries) * t.area;
+    const int log_x = t.log_tile - t.log_piece, mask_y = (1 << t.log_tile) - 1, mask_x = (1 << log_x) - 1;
+    for (int64_t first = blockIdx.x * INT64_C(1024); first < end; first += gridDim.x * INT64_C(1024)) {
+        E v[4], *to[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const int64_t i = first + k * BSRI_CTA + threadIdx.x;
+            to[k] = nullptr;
+            if (i < begin || i >= end) continue;
+            const uint32_t e = bsri_retile_divide((uint32_t)i, t.area, t.per_area), rest = (uint32_t)i - e * t.area;
+            const uint32_t r = bsri_retile_divide(rest, t.width, t.per_width), c = rest - r * t.width;
+            v[k] = ((const E *)t.a.values)[e * t.steps[0] + r * t.steps[1] + c * t.steps[2]];
+            const int64_t row = t.line[e] * t.a.block_rows + r;
+            const int64_t col = bsri_index(t.a.col_indices, t.a.index_dtype, e) * t.width + c;
+            const int64_t y = t.trans ? col : row, x = t.trans ? row : col, j = x >> log_x;
+            const int64_t word = (y >> t.log_tile) * t.words + j / 32;
+            const int64_t tile = t.rank[word] + __popc(t.bits[word] & ((1u << j % 32) - 1));
+            to[k] = (E *)t.values + (tile << (t.log_tile + log_x)) + ((y & mask_y) << log_x) + (x & mask_x);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (to[k]) *to[k] = v[k];
     }
 }
 

@@ -24,6 +24,7 @@ DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv"),
           "devicescales": ("scales_checks", "--scales"),
           "deviceshifted": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted"),
           "devicemasks": ("masks_checks", "--masks"),
+          "deviceretile": ("retile_checks", "--retile"),
           "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too
 

@@ -61,6 +61,19 @@ fi
 from() { # FILE, START, END: expressions, lines from the first one to the one before the second
     awk -v start="$2" -v end="$3" '!on && $0 ~ start { on = 1 } on && $0 ~ end { exit } on' "$1"
 }
+if [ "${1:-}" = --retile ]; then # blocks laid as tiles
+    shift
+    {
+        sed -n '/^\/\* Blocks laid as square tiles of/,/^} bsri_dev_retile;/p' bsrsparse.h
+        sed -n '/^template <class I> __device__ __forceinline__ I bsri_dev_warp_sum(/,/^}/p; /^template <class I> __device__ __forceinline__ I bsri_dev_block_before(/,/^}/p' bsrsparse_kernels.cuh
+        from bsrsparse_kernels.cuh '^/. The last of the entries .low, high. of crow' '^/. A tile, sorted by digit'
+        section bsrsparse_kernels.cuh device-retile
+        from bsrsparse.h '^typedef struct bsri_retiling' '^/. Is that a product that tiles may serve'
+        from bsrsparse.h '^/. The pieces in which elements are moved' '^/. Nanoseconds of what is done before'
+    } > "$w/retile.inc"
+    build retile_checks retile_checks -O1 $(aligned)
+    exec "$w/retile_checks" "$@"
+fi
 if [ "${1:-}" = --masks ]; then # block masks of attention; no sanitizer of memory, as above
     shift
     sed -e 's/^BSRI_CUDA_PART(\(bsri_cuda_\(block_mask\|from_lists\|to_lists\|pool\|select\)(.*)\))$/static bsr_status \1;/' \

@@ -473,7 +473,7 @@ TEST(valid_calls) { /* the fixtures themselves are fine, with and without checks
 }
 enum { /* flags of plans that name a workspace */
     FOR_SPEED = BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE |
-                BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS
+                BSR_PLAN_MERGES_BATCH | BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS | BSR_PLAN_RETILES
 };
 #ifdef GM_BACKEND /* on a GPU bsr_dense_scatter_mm is a product by rows, with a product's key */
 #define LISTS_ARE_ROWS (GM_BACKEND == BSR_BACKEND_CUDA)

@@ -893,6 +893,7 @@ static struct {
     long checked, tiers[4]; /* launches; of the tiers, that of other kernels first */
     int last_tier;          /* that the device and the loaded code have */
     int gated, looks, worked; /* this call: launches so far; of kernels that look at indices; of others after them */
+    int tiled;                /* blocks have been laid as tiles: two products follow, each stopped by a word in the workspace */
 } watch;
 static void use_devices(const si_device *first, const si_device *second) {
     si_restart();
@@ -934,6 +935,15 @@ static void on_gated_launch(const si_launch *l) {
     const int checks = (watch.exec->flags & BSR_EXEC_CHECK_INDICES) != 0, looks = strstr(l->kernel->name, "look_at") != NULL;
     const void *want = checks && watch.gated && !looks ? watch.exec->device_status : NULL;
     const void *word = *(const void *const *)l->parameters[1];
+    const char *const room = (const char *)watch.exec->workspace;
+    watch.tiled |= strstr(l->kernel->name, "retile_values") != NULL;
+    if (watch.tiled && word && room && (const char *)word >= room && (const char *)word < room + watch.exec->workspace_bytes) {
+        if (l->grid[2] != 2) WRONG("a grid of %u layers beside tiles: %s", l->grid[2], l->kernel->name);
+        if (l->early) WRONG("starts before tiles are laid: %s", l->kernel->name);
+        watch.worked++;
+        return;
+    }
+    if (watch.gated && !word && room && strstr(l->kernel->name, "fill_words")) return; /* gates of tiles, before they are laid */
     if (word != want) WRONG("stopped by %p, not %p: %s", word, want, l->kernel->name);
     if (l->grid[2] != (want ? 2 : 1)) WRONG("a grid of %u layers: %s", l->grid[2], l->kernel->name);
     if (want && l->early) WRONG("starts before the check has ended: %s", l->kernel->name);
@@ -956,7 +966,7 @@ static void on_launch(const si_launch *l) {
         if (l->grid[i] < 1 || (long)l->grid[i] > grid_limit[i]) WRONG("grid[%d] is %u: %s", i, l->grid[i], l->kernel->name);
         if (l->block[i] < 1 || (long)l->block[i] > block_limit[i]) WRONG("block[%d] is %u: %s", i, l->block[i], l->kernel->name);
         if (watch.exec->max_grid[i] > 0 && (long)l->grid[i] > watch.exec->max_grid[i] &&
-            (i < 2 || !(watch.exec->flags & BSR_EXEC_CHECK_INDICES)))
+            (i < 2 || !(watch.tiled || watch.exec->flags & BSR_EXEC_CHECK_INDICES)))
             WRONG("grid[%d] is %u above max_grid %d: %s", i, l->grid[i], watch.exec->max_grid[i], l->kernel->name);
     }
     if (l->cluster[0] < 1 || l->cluster[1] < 1 || l->cluster[2] < 1 || l->cluster[0] * l->cluster[1] * l->cluster[2] > 8)
@@ -983,7 +993,7 @@ static int make(const operation *o, const bsr_context *ctx, uint64_t seed, int i
     const uint64_t before = bt.random;
     int status;
     bt.random = seed, arena.used = 0, huge = is_huge, tidy = (int)bt_below(2);
-    watch.exec = exec, watch.wrong[0] = 0, watch.gated = watch.looks = watch.worked = 0;
+    watch.exec = exec, watch.wrong[0] = 0, watch.gated = watch.looks = watch.worked = watch.tiled = 0;
     si.operation = 1, si.may_wait = o->may_wait;
     status = sigsetjmp(on_fault, 1);
     if (!status) status = (int)o->call(ctx, exec);
@@ -1931,6 +1941,50 @@ TEST(stages) {
     bsr_destroy(ctx);
 }
 
+/* Small and odd blocks with many columns are laid as tiles; a plan that a query gave for any workspace runs with as much. */
+TEST(tiles) {
+    static const int64_t shapes[][2] = {{1, 1}, {3, 3}, {5, 7}, {8, 8}, {24, 24}, {1, 64}};
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    int i, w, k;
+    for (i = 0; i < 24; i++) {
+        const int64_t br = shapes[i / 4][0], bc = shapes[i / 4][1], rows = 4096 / br, cols = 4096 / bc;
+        const int64_t n = i % 4 < 2 ? 4096 : 4095, trans = i % 2;
+        uint64_t most;
+        bsr_plan plan = BSR_ZERO, only = BSR_ZERO;
+        bsr_tune_row key;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, c;
+        char *p[5];
+        bt_case("%d x %d, %d columns%s", (int)br, (int)bc, (int)n, trans ? ", A^T" : "");
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (k = 0; k < 5; k++) p[k] = aligned(INT64_C(1) << 27, BSR_I8);
+        a = bsr_matrix_make(rows * br, cols * bc, br, bc, rows * cols / 5, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+        b = bsr_dense_row_major(p[3], BSR_BF16, trans ? a.rows : a.cols, n);
+        c = bsr_dense_row_major(p[4], BSR_BF16, trans ? a.cols : a.rows, n);
+#define CALL() (si_restart(), watch.tiled = watch.gated = 0, bsr_dense_mm(ctx, trans ? BSR_TRANS_A : 0, &a, &b, &c, &ex))
+        ex.query = &plan, ex.key = &key;
+        CHECK_INT(CALL(), BSR_OK), CHECK(plan.flags & BSR_PLAN_RETILES);
+        CHECK_INT(key.block_rows, trans ? bc : br), CHECK_INT(key.block_cols, trans ? br : bc); /* the call's, not the tiles' */
+        most = plan.workspace_bytes, ex.key = NULL, ex.workspace = arena.base + arena.size / 2;
+        for (w = 0; w < 6; w++) {
+            const uint64_t offered = w == 0 ? most : w == 1 ? most - 1 : w == 2 ? most - 4096 : most >> (w - 2);
+            ex.workspace_bytes = offered, ex.query = &plan, ex.plan = NULL;
+            CHECK_INT(CALL(), BSR_OK), CHECK(plan.workspace_bytes <= offered);
+            for (k = 0; k < 3; k++) {
+                ex.query = NULL, ex.plan = k ? &plan : NULL, ex.workspace_bytes = k == 2 ? plan.workspace_bytes : offered;
+                CHECK_INT(CALL(), BSR_OK), CHECK_INT(watch.tiled, (plan.flags & BSR_PLAN_RETILES) != 0);
+                if (watch.wrong[0]) bt_fail(__FILE__, __LINE__, "%s", watch.wrong), watch.wrong[0] = 0;
+            }
+        }
+        only.flags = BSR_PLAN_RETILES, ex.plan = &only, ex.workspace_bytes = most;
+        CHECK_INT(CALL(), BSR_OK), CHECK(watch.tiled);
+#undef CALL
+    }
+    bsr_destroy(ctx);
+}
+
 /* Rows of queries, keys and values that start anywhere are copied. The copies have the workspace: kernels for few queries, which
    keep sums of parts there else, get none. */
 TEST(stages_of_attention) {
@@ -2377,6 +2431,7 @@ static const bt_test tests[] = {
     {"slow_paths", slow_paths},
     {"chains", chains},
     {"stages", stages},
+    {"tiles", tiles},
     {"stages_of_attention", stages_of_attention},
     {"sums_of_products", sums_of_products},
     {"sums_of_two_types", sums_of_two_types},

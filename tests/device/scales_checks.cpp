@@ -293,6 +293,11 @@ template <class T> struct packed {
 };
 template <class T> static uint32_t bsri_pack(float x, float y) { return packed<T>::pack(x, y); }
 #include "scales.inc"
+static double bsri_retile_lanes_ns(const bsri_dev_product *) { return 0.0; } /* no blocks laid as tiles here */
+static bsr_status bsri_cuda_retile(const bsri_call *, const bsri_product *, const bsr_tune_row *, bsr_plan *, int, double,
+                                   int *taken) {
+    return *taken = 0, BSR_OK;
+}
 
 template <class P> static int launched(void (*kernel)(const P, bsri_gate), const void *parameters, const bsri_choice *c) {
     launch(kernel, *(const P *)parameters, bsri_min(c->grid, bt_range(1, 6)), (unsigned)c->threads);

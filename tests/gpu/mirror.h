@@ -65,7 +65,7 @@ static int gm_wanted(void);
 #define GM_SMALL (size_t(2) << 20)              /* bytes of a call's operands, with --kernels */
 #define GM_FOR_SPEED /* flags of plans whose workspace a call can do without */                                        \
     (BSR_PLAN_SLOW_TRANSPOSE | BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_TURNS_DENSE | BSR_PLAN_MERGES_BATCH | \
-     BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS)
+     BSR_PLAN_BUILDS_INDEX | BSR_PLAN_CUTS_ROWS | BSR_PLAN_RETILES)
 
 namespace { /* one program holds several test programs, each with its own state */
 struct gm_region {
@@ -546,7 +546,7 @@ struct gm_call {
     template <class D> bool offer(bsr_exec *e, bsr_plan *plan, D device) {
         static const uint32_t ways[] = {BSR_PLAN_STAGES_DENSE, BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT, BSR_PLAN_STAGES_OUT,
                                         BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH,
-                                        BSR_PLAN_BUILDS_INDEX,
+                                        BSR_PLAN_BUILDS_INDEX, BSR_PLAN_RETILES,
                                         BSR_PLAN_TURNS_DENSE, BSR_PLAN_TURNS_DENSE | BSR_PLAN_STAGES_OUT,
                                         BSR_PLAN_BUILDS_INDEX | BSR_PLAN_STAGES_DENSE, 0};
         bsr_plan named = BSR_ZERO;
