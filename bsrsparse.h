@@ -8458,8 +8458,27 @@ typedef struct bsri_low_run {
     int32_t at[BSRI_COUNTED], row[BSRI_COUNTED]; /* blocks, less `block`, and those rows; in order: not set */
     BSRI_ALIGN64 double numbers[BSRI_LOW_BYTES / 8];
 } bsri_low_run;
+/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
+static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
+    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
+    if (*n > left) *n = left;
+    return g;
+}
+/* Scales of f32 that are laid beside each other, for `rows` x `cols` numbers of each entry: of entry p the first is in row
+   row + row_step below[p] and column col + col_step below[p] of what `from` has scales of, or of block at[p] from there (null:
+   block p). */
+typedef struct bsri_low_fill {
+    const bsri_scaling *s;
+    const float *from;
+    const int32_t *at, *below;
+    int64_t block, rows, cols, row, row_step, col, col_step;
+} bsri_low_fill;
 /* Numbers become scale (x + zero), or (after) scale x + zero. Rows: of n, each with a scale of its own. Pattern: n numbers,
-   each with its own. */
+   each with its own. Fill: such scales; up to a vector past the last is written. */
+#define BSRI_LOW_SPLAT(S, to, x, n)                                                   \
+    if (n <= 2) (to)[0] = (to)[n - 1] = (BSRI_T_##S)(x);                              \
+    else for (k = 0; k < n; k += BSRI_L_##S)                                          \
+        BSRI_STORE_##S((to) + k, BSRI_MUL_##S(BSRI_SET1_##S((BSRI_T_##S)(x)), BSRI_LOAD_##S(ones)));
 #define BSRI_DEFINE_LOW(S, ISA, NV)                                                                                         \
     BSRI_A_##ISA static void bsri_low_rows_##S(void *px, int64_t ld, int64_t rows, int64_t n, const void *pscale,           \
                                                const void *pzero, int after) {                                              \
@@ -8491,6 +8510,43 @@ typedef struct bsri_low_run {
             else BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, v, z)));                                           \
         }                                                                                                                   \
         for (; j < n; j++) x[j] = after ? x[j] * scale[j] + zero[j] : (x[j] + zero[j]) * scale[j];                          \
+    }                                                                                                                       \
+    BSRI_A_##ISA static void bsri_low_fill_##S(const bsri_low_fill *f, int64_t p, int64_t end, void *pto) {                 \
+        const bsri_scaling *s = f->s;                                                                                       \
+        const int64_t rows = f->rows, cols = f->cols, each = rows * cols, group = s->line_group;                            \
+        const int64_t along = s->along, line = s->line;                                                                     \
+        BSRI_T_##S *to = (BSRI_T_##S *)pto, ones[BSRI_L_##S];                                                               \
+        int64_t i, j, k, n, down, left, first = 0, last = -1, across = 0, row = -1, top = 0, below = 0;                     \
+        const int large = each > 2 * BSRI_LANES_MAX && group < rows && !f->block;                                           \
+        int alike = 0; /* large: the entry before has this one's scales, one in each row */                                 \
+        for (i = 0; i < BSRI_L_##S; i++) ones[i] = 1;                                                                       \
+        for (; p < end; p++) {                                                                                              \
+            const int64_t c = f->col + f->col_step * f->below[p], r = f->row + f->row_step * f->below[p];                   \
+            const float *from = f->from + (f->at ? f->at[p] : p) * f->block, *x;                                            \
+            if (c < first || c >= last) {                                                                                   \
+                left = INT64_MAX - c, across = bsri_low_group(s->along_group, c, &left);                                    \
+                first = c, last = c + left, alike = 0;                                                                      \
+            }                                                                                                               \
+            if (r != row) below = INT64_MAX, top = bsri_low_group(group, row = r, &below), alike = 0;                       \
+            if (large && alike && last - c >= cols) {                                                                       \
+                for (k = 0; k < each; k += BSRI_L_##S) BSRI_STORE_##S(to + k, BSRI_LOAD_##S(to - each + k));                \
+                to += each;                                                                                                 \
+                continue;                                                                                                   \
+            }                                                                                                               \
+            if (large) alike = last - c >= cols;                                                                            \
+            from += across * along + top * line, down = below;                                                              \
+            for (i = 0; i < rows && last - c >= cols; i += j, to += n, from += line, down = group) { /* runs of rows */     \
+                j = bsri_min(down, rows - i), n = j * cols;                                                                 \
+                BSRI_LOW_SPLAT(S, to, *from, n)                                                                             \
+            }                                                                                                               \
+            for (; i < rows; i++, to += cols) {                                                                             \
+                for (j = 0, left = last - c, x = from; j < cols; j += n, left = s->along_group, x += along) {               \
+                    n = bsri_min(left, cols - j);                                                                           \
+                    BSRI_LOW_SPLAT(S, to + j, *x, n)                                                                        \
+                }                                                                                                           \
+                if (--down == 0) down = group, from += line;                                                                \
+            }                                                                                                               \
+        }                                                                                                                   \
     }
 BSRI_DEFINE_LOW(v0f, v0, 1)
 BSRI_DEFINE_LOW(v0d, v0, 1)
@@ -8507,11 +8563,9 @@ static void bsri_low_pattern(int isa, int compute, void *x, int64_t n, const voi
     if (compute == BSR_F64) bsri_low_pattern_v0d(x, n, scale, zero, after);
     else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, n, scale, zero, after));
 }
-/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
-static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
-    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
-    if (*n > left) *n = left;
-    return g;
+static void bsri_low_fill_run(int isa, int compute, const bsri_low_fill *f, int64_t p, int64_t end, void *to) {
+    if (compute == BSR_F64) bsri_low_fill_v0d(f, p, end, to);
+    else BSRI_PICK(isa, f, bsri_low_fill_v, (f, p, end, to));
 }
 /* Scales, or zero points (from: of the item or the block), of rows [row, row + rows) at columns [col, col + cols) times `sign`:
    each row's stand `step` numbers apart, `cols` of them. */
@@ -8571,6 +8625,35 @@ static inline void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t 
     int64_t left = INT64_MAX;
     const int64_t first = bsri_low_group(group, at, &left) * group;
     *begin = n <= left ? first : at, *end = n <= left ? at + left : at + n;
+}
+/* Scales of f32 alone: those of as many entries, or rows of one, at a time as there is room for. */
+static void bsri_low_scale_f32(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
+                               int64_t cols) {
+    enum { ROOM = BSRI_LOW_PATTERN - BSRI_LANES_MAX };
+    const bsri_product *job = e->low->job;
+    const bsri_scaling *s = &job->a_scales;
+    const int64_t br = s->blocks ? 0 : job->a->block_rows, bc = s->blocks ? 0 : job->a->block_cols, each = rows * cols;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), most = bsri_max(1, ROOM / each);
+    char *const ps = (char *)w->a_pack, *const pz = (char *)(w->a_pack + BSRI_LOW_PATTERN); /* nothing is packed there */
+    int64_t p = 0, q, i, n;
+    bsri_low_fill f;
+    int t;
+    memset(pz, 0, (size_t)(bsri_min(ROOM, run->n * each) * size));
+    f.s = s, f.at = run->in_order ? NULL : run->at, f.below = run->col, f.cols = cols;
+    f.block = e->low->scale / 4, f.from = (const float *)(const void *)(run->scale + run->block * e->low->scale);
+    f.row_step = job->trans ? br : 0, f.col_step = job->trans ? 0 : bc;
+    for (t = 0; t < run->tiles; t++)
+        for (; p < run->line[t + 1]; p = q) {
+            q = bsri_min(p + most, run->line[t + 1]);
+            f.col = col + (job->trans ? run->tile + t : run->below) * bc;
+            for (i = 0; i < rows; i += n) {
+                n = q - p > 1 ? rows : bsri_min(rows - i, ROOM / cols);
+                f.rows = n, f.row = row + i + (job->trans ? run->below : run->tile + t) * br;
+                bsri_low_fill_run(e->isa, job->compute, &f, p, q, ps);
+                bsri_low_pattern(e->isa, job->compute, (char *)run->numbers + (p * each + i * cols) * size, (q - p) * n * cols,
+                                 ps, pz, 0);
+            }
+        }
 }
 /* Rows [row, row + rows) and columns [col, col + cols) of each stored block. Wide pieces go row by row within groups; of others
    each number gets its scale, as many pieces at a time as there is room for: those that follow each other often have the same. */
@@ -8638,7 +8721,11 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
         bsri_pairs_load(e->isa, w->compute, run->numbers, whole ? (const uint8_t *)from : (const uint8_t *)w->raw,
                         run->n * rows * cols, x->middle);
     }
-    if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
+    if (run->scale && !run->zero && x->job->a_scales.of.dtype == BSR_F32 && (cols < 64 || x->job->a_scales.along_group < 64) &&
+        cols < BSRI_LOW_PATTERN / 2)
+        bsri_low_scale_f32(e, w, run, row, rows, col, cols);
+    else if (x->job->a_scales.of.data || x->job->a_zeros.of.data)
+        bsri_low_scale(e, w, run, row, rows, col, cols);
 }
 /* One column by dots: numbers are made as they are loaded, each times its scale; those of pairs come from a table that has it.
    Rows of n stored numbers times x are added to vectors of `sums`, which are folded when the line ends. */
