@@ -5325,7 +5325,7 @@ static int bsri_indices_ascend(int isa, const void *index, int dtype, int64_t n,
 /* >>vector-rows: rows of numbers: sums, exponentials, conversions; loaded, stored, packed        */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* --- one row: x = s x, x += s y, x = x y --- */
+/* --- one row: x = s x, x += s y, x = x y: a number's result does not depend on where it stands in the row --- */
 enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
 #define BSRI_DEFINE_ROW_OP(S, ISA, NV)                                                                           \
     BSRI_A_##ISA static void bsri_row_op_##S(int op, void *px, const void *py, double factor, int64_t n) {      \
@@ -5340,7 +5340,7 @@ enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
         } else if (op == BSRI_ADD_SCALED) {                                                                     \
             for (; i < whole; i += BSRI_L_##S)                                                                  \
                 BSRI_STORE_##S(x + i, BSRI_FMA_##S(w, BSRI_LOAD_##S(y + i), BSRI_LOAD_##S(x + i)));             \
-            for (; i < n; i++) x[i] += s * y[i];                                                                \
+            for (; i < n; i++) x[i] = BSRI_FMA1_##S(s, y[i], x[i]);                                             \
         } else {                                                                                                \
             for (; i < whole; i += BSRI_L_##S)                                                                  \
                 BSRI_STORE_##S(x + i, BSRI_MUL_##S(BSRI_LOAD_##S(y + i), BSRI_LOAD_##S(x + i)));                \
@@ -5356,6 +5356,17 @@ enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
 #define BSRI_FACTOR_v0i(x) (uint32_t)(int64_t)(x)
 #define BSRI_FACTOR_v2i(x) (uint32_t)(int64_t)(x)
 #define BSRI_FACTOR_v5i(x) (uint32_t)(int64_t)(x)
+#define BSRI_FMA1_v0f BSRI_FMA_v0
+#define BSRI_FMA1_v0d BSRI_FMA_v0
+#define BSRI_FMA1_v0i BSRI_FMA_v0
+#if BSRI_X86
+#define BSRI_FMA1_v2f __builtin_fmaf
+#define BSRI_FMA1_v2d __builtin_fma
+#define BSRI_FMA1_v2i BSRI_FMA_v0
+#define BSRI_FMA1_v5f __builtin_fmaf
+#define BSRI_FMA1_v5d __builtin_fma
+#define BSRI_FMA1_v5i BSRI_FMA_v0
+#endif
 BSRI_SETS(BSRI_DEFINE_ROW_OP)
 static void bsri_row_op(int isa, int compute, int op, void *x, const void *y, double factor, int64_t n) {
     if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_row_op_v, (op, x, y, factor, n));
@@ -6019,6 +6030,23 @@ static void bsri_flip_row(uint32_t *d, int64_t n, uint32_t flip) {
     for (; j + BSRI_L_v0i <= n; j += BSRI_L_v0i) BSRI_STORE_v0i(d + j, BSRI_LOAD_v0i(d + j) ^ flip);
     for (; j < n; j++) d[j] ^= flip;
 }
+/* Numbers that follow each other along kc, at any address and distance: each column's to a strip, which is turned. At most 64
+   groups, as all of these have. */
+static void bsri_group_turn(int isa, int group, uint32_t *dst, int64_t ld, const char *src, int64_t cs, int64_t kc,
+                            int64_t cols) {
+    enum { AT_ONCE = 16 };
+    const int64_t size = 4 / group, groups = bsri_ceil_div(kc, group);
+    uint32_t strip[AT_ONCE * 64];
+    int64_t j, i, n;
+    for (j = 0; j < cols; j += n) {
+        n = bsri_min(AT_ONCE, cols - j);
+        for (i = 0; i < n; i++) {
+            strip[i * 64 + groups - 1] = 0; /* of which numbers may be missing */
+            memcpy(strip + i * 64, src + (j + i) * cs * size, (size_t)(kc * size));
+        }
+        bsri_tile_load(isa, BSR_F32, dst + j, ld, strip, BSR_F32, groups, n, 1, 64);
+    }
+}
 /* Any strides. flip: added to every element without a carry between its numbers. */
 static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const char *src, int64_t rs, int64_t cs, int64_t kc,
                             int64_t cols, uint32_t flip) {
@@ -6032,8 +6060,11 @@ static void bsri_group_load(int isa, int group, uint32_t *dst, int64_t ld, const
         return;
     }
 #endif
-    if (rs == 1 && kc % group == 0 && cs % group == 0 && (uintptr_t)src % 4 == 0) { /* groups as they stand, turned */
-        bsri_tile_load(isa, BSR_F32, dst, ld, src, BSR_F32, groups, cols, 1, cs / group);
+    if (rs == 1) {
+        if (kc % group == 0 && cs % group == 0 && (uintptr_t)src % 4 == 0) /* groups as they stand */
+            bsri_tile_load(isa, BSR_F32, dst, ld, src, BSR_F32, groups, cols, 1, cs / group);
+        else
+            bsri_group_turn(isa, group, dst, ld, src, cs, kc, cols);
         for (k = 0; k < groups && flip; k++) bsri_flip_row(dst + k * ld, cols, flip);
         return;
     }
@@ -7109,21 +7140,25 @@ static const void *bsri_vector_line(const bsri_finish *f, const bsri_vector *v, 
     if (line == 0 || ls != 0) bsri_row_load(f->isa, f->type, row, bsri_at(v->data, v->dtype, line * ls), v->dtype, es, n);
     return row;
 }
+/* i32 sums of a float output, in place. */
+static void bsri_sums_to_f32(char *row, int64_t n) {
+    int64_t j;
+    for (j = 0; j < n; j++, row += 4) {
+        const float v = (float)*(const int32_t *)(void *)row;
+        memcpy(row, &v, 4);
+    }
+}
 /* Finishes lines of n sums each; with transposed the lines are columns of the output. x is overwritten. */
 static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_t lines, int64_t n, int transposed) {
     BSRI_ALIGN64 double across_row[BSRI_TILE_BYTES / 4], bias_row[BSRI_TILE_BYTES / 4], input_row[BSRI_TILE_BYTES / 4];
     const bsri_vector *along = transposed ? &f->right : &f->left, *across = transposed ? &f->left : &f->right;
     const int64_t out_ls = transposed ? f->cs : f->rs, out_es = transposed ? f->rs : f->cs;
     const int isa = f->isa, type = f->type;
-    int64_t i, j;
+    int64_t i;
     bsr_position at = f->at;
     for (i = 0; i < lines; i++) {
         char *row = bsri_at(x, f->compute, i * ldx);
-        if (!f->plain && type != f->compute)
-            for (j = 0; j < n; j++) {
-                const float v = (float)((const int32_t *)(void *)row)[j];
-                memcpy(row + 4 * j, &v, 4);
-            }
+        if (!f->plain && type != f->compute) bsri_sums_to_f32(row, n);
         if (f->alpha != 1.0) bsri_row_scale(isa, type, row, n, f->alpha);
         if (!f->plain) {
             if (along->data)
@@ -8432,8 +8467,27 @@ typedef struct bsri_low_run {
     int32_t at[BSRI_COUNTED], row[BSRI_COUNTED]; /* blocks, less `block`, and those rows; in order: not set */
     BSRI_ALIGN64 double numbers[BSRI_LOW_BYTES / 8];
 } bsri_low_run;
+/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
+static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
+    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
+    if (*n > left) *n = left;
+    return g;
+}
+/* Scales of f32 that are laid beside each other, for `rows` x `cols` numbers of each entry: of entry p the first is in row
+   row + row_step below[p] and column col + col_step below[p] of what `from` has scales of, or of block at[p] from there (null:
+   block p). */
+typedef struct bsri_low_fill {
+    const bsri_scaling *s;
+    const float *from;
+    const int32_t *at, *below;
+    int64_t block, rows, cols, row, row_step, col, col_step;
+} bsri_low_fill;
 /* Numbers become scale (x + zero), or (after) scale x + zero. Rows: of n, each with a scale of its own. Pattern: n numbers,
-   each with its own. */
+   each with its own. Fill: such scales; up to a vector past the last is written. */
+#define BSRI_LOW_SPLAT(S, to, x, n)                                                   \
+    if (n <= 2) (to)[0] = (to)[n - 1] = (BSRI_T_##S)(x);                              \
+    else for (k = 0; k < n; k += BSRI_L_##S)                                          \
+        BSRI_STORE_##S((to) + k, BSRI_MUL_##S(BSRI_SET1_##S((BSRI_T_##S)(x)), BSRI_LOAD_##S(ones)));
 #define BSRI_DEFINE_LOW(S, ISA, NV)                                                                                         \
     BSRI_A_##ISA static void bsri_low_rows_##S(void *px, int64_t ld, int64_t rows, int64_t n, const void *pscale,           \
                                                const void *pzero, int after) {                                              \
@@ -8465,6 +8519,43 @@ typedef struct bsri_low_run {
             else BSRI_STORE_##S(x + j, BSRI_MUL_##S(s, BSRI_FMA_##S(one, v, z)));                                           \
         }                                                                                                                   \
         for (; j < n; j++) x[j] = after ? x[j] * scale[j] + zero[j] : (x[j] + zero[j]) * scale[j];                          \
+    }                                                                                                                       \
+    BSRI_A_##ISA static void bsri_low_fill_##S(const bsri_low_fill *f, int64_t p, int64_t end, void *pto) {                 \
+        const bsri_scaling *s = f->s;                                                                                       \
+        const int64_t rows = f->rows, cols = f->cols, each = rows * cols, group = s->line_group;                            \
+        const int64_t along = s->along, line = s->line;                                                                     \
+        BSRI_T_##S *to = (BSRI_T_##S *)pto, ones[BSRI_L_##S];                                                               \
+        int64_t i, j, k, n, down, left, first = 0, last = -1, across = 0, row = -1, top = 0, below = 0;                     \
+        const int large = each > 2 * BSRI_LANES_MAX && group < rows && !f->block;                                           \
+        int alike = 0; /* large: the entry before has this one's scales, one in each row */                                 \
+        for (i = 0; i < BSRI_L_##S; i++) ones[i] = 1;                                                                       \
+        for (; p < end; p++) {                                                                                              \
+            const int64_t c = f->col + f->col_step * f->below[p], r = f->row + f->row_step * f->below[p];                   \
+            const float *from = f->from + (f->at ? f->at[p] : p) * f->block, *x;                                            \
+            if (c < first || c >= last) {                                                                                   \
+                left = INT64_MAX - c, across = bsri_low_group(s->along_group, c, &left);                                    \
+                first = c, last = c + left, alike = 0;                                                                      \
+            }                                                                                                               \
+            if (r != row) below = INT64_MAX, top = bsri_low_group(group, row = r, &below), alike = 0;                       \
+            if (large && alike && last - c >= cols) {                                                                       \
+                for (k = 0; k < each; k += BSRI_L_##S) BSRI_STORE_##S(to + k, BSRI_LOAD_##S(to - each + k));                \
+                to += each;                                                                                                 \
+                continue;                                                                                                   \
+            }                                                                                                               \
+            if (large) alike = last - c >= cols;                                                                            \
+            from += across * along + top * line, down = below;                                                              \
+            for (i = 0; i < rows && last - c >= cols; i += j, to += n, from += line, down = group) { /* runs of rows */     \
+                j = bsri_min(down, rows - i), n = j * cols;                                                                 \
+                BSRI_LOW_SPLAT(S, to, *from, n)                                                                             \
+            }                                                                                                               \
+            for (; i < rows; i++, to += cols) {                                                                             \
+                for (j = 0, left = last - c, x = from; j < cols; j += n, left = s->along_group, x += along) {               \
+                    n = bsri_min(left, cols - j);                                                                           \
+                    BSRI_LOW_SPLAT(S, to + j, *x, n)                                                                        \
+                }                                                                                                           \
+                if (--down == 0) down = group, from += line;                                                                \
+            }                                                                                                               \
+        }                                                                                                                   \
     }
 BSRI_DEFINE_LOW(v0f, v0, 1)
 BSRI_DEFINE_LOW(v0d, v0, 1)
@@ -8481,11 +8572,9 @@ static void bsri_low_pattern(int isa, int compute, void *x, int64_t n, const voi
     if (compute == BSR_F64) bsri_low_pattern_v0d(x, n, scale, zero, after);
     else BSRI_PICK(isa, f, bsri_low_pattern_v, (x, n, scale, zero, after));
 }
-/* Lines at, at + 1 ... of scales in groups: the group's number; *n: how many of n lines belong to it. */
-static inline int64_t bsri_low_group(int64_t group, int64_t at, int64_t *n) {
-    const int64_t g = at < group ? 0 : group == 1 ? at : bsri_divide(at, group), left = group - (at - g * group);
-    if (*n > left) *n = left;
-    return g;
+static void bsri_low_fill_run(int isa, int compute, const bsri_low_fill *f, int64_t p, int64_t end, void *to) {
+    if (compute == BSR_F64) bsri_low_fill_v0d(f, p, end, to);
+    else BSRI_PICK(isa, f, bsri_low_fill_v, (f, p, end, to));
 }
 /* Scales, or zero points (from: of the item or the block), of rows [row, row + rows) at columns [col, col + cols) times `sign`:
    each row's stand `step` numbers apart, `cols` of them. */
@@ -8545,6 +8634,35 @@ static inline void bsri_low_range(int64_t group, int64_t at, int64_t n, int64_t 
     int64_t left = INT64_MAX;
     const int64_t first = bsri_low_group(group, at, &left) * group;
     *begin = n <= left ? first : at, *end = n <= left ? at + left : at + n;
+}
+/* Scales of f32 alone: those of as many entries, or rows of one, at a time as there is room for. */
+static void bsri_low_scale_f32(const bsri_engine *e, bsri_work *w, bsri_low_run *run, int64_t row, int64_t rows, int64_t col,
+                               int64_t cols) {
+    enum { ROOM = BSRI_LOW_PATTERN - BSRI_LANES_MAX };
+    const bsri_product *job = e->low->job;
+    const bsri_scaling *s = &job->a_scales;
+    const int64_t br = s->blocks ? 0 : job->a->block_rows, bc = s->blocks ? 0 : job->a->block_cols, each = rows * cols;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), most = bsri_max(1, ROOM / each);
+    char *const ps = (char *)w->a_pack, *const pz = (char *)(w->a_pack + BSRI_LOW_PATTERN); /* nothing is packed there */
+    int64_t p = 0, q, i, n;
+    bsri_low_fill f;
+    int t;
+    memset(pz, 0, (size_t)(bsri_min(ROOM, run->n * each) * size));
+    f.s = s, f.at = run->in_order ? NULL : run->at, f.below = run->col, f.cols = cols;
+    f.block = e->low->scale / 4, f.from = (const float *)(const void *)(run->scale + run->block * e->low->scale);
+    f.row_step = job->trans ? br : 0, f.col_step = job->trans ? 0 : bc;
+    for (t = 0; t < run->tiles; t++)
+        for (; p < run->line[t + 1]; p = q) {
+            q = bsri_min(p + most, run->line[t + 1]);
+            f.col = col + (job->trans ? run->tile + t : run->below) * bc;
+            for (i = 0; i < rows; i += n) {
+                n = q - p > 1 ? rows : bsri_min(rows - i, ROOM / cols);
+                f.rows = n, f.row = row + i + (job->trans ? run->below : run->tile + t) * br;
+                bsri_low_fill_run(e->isa, job->compute, &f, p, q, ps);
+                bsri_low_pattern(e->isa, job->compute, (char *)run->numbers + (p * each + i * cols) * size, (q - p) * n * cols,
+                                 ps, pz, 0);
+            }
+        }
 }
 /* Rows [row, row + rows) and columns [col, col + cols) of each stored block. Wide pieces go row by row within groups; of others
    each number gets its scale, as many pieces at a time as there is room for: those that follow each other often have the same. */
@@ -8612,7 +8730,11 @@ static void bsri_low_load(const bsri_engine *e, bsri_work *w, bsri_low_run *run,
         bsri_pairs_load(e->isa, w->compute, run->numbers, whole ? (const uint8_t *)from : (const uint8_t *)w->raw,
                         run->n * rows * cols, x->middle);
     }
-    if (x->job->a_scales.of.data || x->job->a_zeros.of.data) bsri_low_scale(e, w, run, row, rows, col, cols);
+    if (run->scale && !run->zero && x->job->a_scales.of.dtype == BSR_F32 && (cols < 64 || x->job->a_scales.along_group < 64) &&
+        cols < BSRI_LOW_PATTERN / 2)
+        bsri_low_scale_f32(e, w, run, row, rows, col, cols);
+    else if (x->job->a_scales.of.data || x->job->a_zeros.of.data)
+        bsri_low_scale(e, w, run, row, rows, col, cols);
 }
 /* One column by dots: numbers are made as they are loaded, each times its scale; those of pairs come from a table that has it.
    Rows of n stored numbers times x are added to vectors of `sums`, which are folded when the line ends. */
@@ -9956,86 +10078,141 @@ typedef struct bsri_sampler {
     int64_t items, reduce;     /* as in bsri_engine; an item of a pattern-only broadcast has its own values */
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
+    int64_t o_step, i_step;    /* a run of whole blocks is one line of elements so far apart; 0: it is none */
+    int in_line;               /* small blocks of such lines */
+    int64_t lines;             /* block rows that share whole tiles; 0: none do */
+    double ns_block, ns_whole; /* what a stored block takes; a block of a whole tile */
     bsri_batch out_batch;
+    bsri_finish finish;        /* of a tile whose place is not set yet */
     int dots;                  /* blocks are made of dots */
     const struct bsri_gated *gated; /* tiles are one factor of gated units: >>gated-engine; or null */
 } bsri_sampler;
-static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
-                              int64_t col);
+/* Sums of rows [row, row + rows) and columns [col, col + width) of `blocks` blocks from p on, side by side, in rows that are
+   w->panel long. */
+typedef struct bsri_stored_sums {
+    char *sums;
+    int64_t p, blocks, row, col, rows, width;
+} bsri_stored_sums;
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_stored_sums *t);
 
-/* The panel of mat2 above `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is
-   one piece of contiguous rows, else packed side by side. */
-static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k,
-                                  int64_t kc, int64_t first, int64_t blocks, int64_t col) {
+/* kc x cols of mat2 from `data` on, packed from row 0 and column `at` of the panel on: few rows at a time, as a whole panel would
+   meet in few cache sets where row strides are powers of two (tests/results/cpu.md). */
+static void bsri_sampled_pack(const bsri_sampler *s, bsri_work *w, const char *data, int64_t at, int64_t kc, int64_t cols) {
     const bsr_dense *m = &s->mat2;
+    const int64_t rows = m->col_stride == 1 ? 8 : kc;
+    int64_t r;
+    for (r = 0; r < kc; r += rows)
+        bsri_work_b_load(w, bsri_at(w->b_pack, w->compute, r / w->group * w->panel + at),
+                         bsri_at(data, m->dtype, r * m->row_stride), bsri_min(rows, kc - r), cols);
+}
+/* Blocks from `first` on whose block columns follow each other: how many, `most` at most. */
+static int64_t bsri_sampled_adjacent(const bsri_sampler *s, const bsri_item *it, int64_t first, int64_t most) {
     const int dt = s->job->out->index_dtype;
-    const int64_t ld = w->panel, width = w->cols / blocks;
-    int64_t g, r, rows, run, at;
-    if (w->b.direct) {
-        for (g = 1; g < blocks && bsri_index(it->col, dt, first + g) == bsri_index(it->col, dt, first) + g; g++) {}
-        if (g == blocks) {
-            w->walk.ldb = m->row_stride;
-            at = k * m->row_stride + bsri_index(it->col, dt, first) * s->bc + col;
-            return bsri_at(mat2, m->dtype, at);
-        }
+    int64_t n;
+    for (n = 1; n < most && bsri_index(it->col, dt, first + n) == bsri_index(it->col, dt, first) + n; n++) {
     }
-    w->walk.ldb = ld;
-    /* few rows at a time: a whole panel would meet in few cache sets where row strides are powers of two
-       (tests/results/cpu.md) */
-    for (r = 0; r < kc; r += rows) {
-        rows = m->col_stride == 1 ? bsri_min(8, kc - r) : kc;
-        for (g = 0; g < blocks; g += run) {
-            const int64_t at_col = bsri_index(it->col, dt, first + g);
-            for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
-            at = (k + r) * m->row_stride + (at_col * s->bc + col) * m->col_stride;
-            bsri_work_b_load(w, bsri_at(w->b_pack, w->compute, r / w->group * ld + g * width), bsri_at(mat2, m->dtype, at), rows,
-                             run * width);
-        }
+    return n;
+}
+/* The panel of mat2 above `t`'s blocks, or above the block columns from `whole` on (>= 0), kc rows from k on: read in place where
+   it is one piece of contiguous rows, else packed side by side. */
+static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k,
+                                  int64_t kc, const bsri_stored_sums *t, int64_t whole) {
+    const bsr_dense *m = &s->mat2;
+    int64_t g, run;
+    for (g = 0; g < t->blocks; g += run) {
+        const int64_t at = whole >= 0 ? whole : bsri_index(it->col, s->job->out->index_dtype, t->p + g);
+        const char *data = bsri_at(mat2, m->dtype, k * m->row_stride + (at * s->bc + t->col) * m->col_stride);
+        run = whole >= 0 ? t->blocks : bsri_sampled_adjacent(s, it, t->p + g, t->blocks - g);
+        w->walk.ldb = m->row_stride;
+        if (w->b.direct && run == t->blocks) return data;
+        bsri_sampled_pack(s, w, data, g * t->width, kc, run * t->width);
     }
+    w->walk.ldb = w->panel;
     return w->b_pack;
 }
-static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input, int64_t p,
-                                int64_t blocks, int64_t row, int64_t col) {
+/* n sums, which become a line of out from element `at` of the item on. */
+static void bsri_sampled_line(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input, char *sums,
+                              int64_t n, int64_t at) {
     const bsri_sampled *job = s->job;
-    const int in_line = s->br == 1 && (s->bc == 1 || (s->o_strides[0] == s->bc * s->o_strides[2] &&
-                                                      (job->beta == 0.0 || s->i_strides[0] == s->bc * s->i_strides[2])));
-    int64_t width = w->cols / blocks, g;
-    bsri_finish f;
-    memset(&f, 0, sizeof f);
-    f.isa = s->isa, f.compute = job->compute, f.type = s->type, f.alpha = job->alpha, f.beta = job->beta;
-    f.out_dtype = job->out->dtype, f.rs = s->o_strides[1], f.cs = s->o_strides[2];
-    f.plain = f.type == f.compute && job->beta == 0.0;
-    if (in_line && col == 0 && width == s->bc) { /* blocks are elements of one line */
-        if (s->bc == 1) f.cs = s->o_strides[0];
-        width = w->cols, blocks = 1;
+    const int64_t ld = bsri_tile_cols(w->compute);
+    int64_t i;
+    bsri_finish f = s->finish;
+    if (job->beta == 0.0) {
+        if (s->type != job->compute) bsri_sums_to_f32(sums, n);
+        if (job->alpha != 1.0) bsri_row_scale(s->isa, s->type, sums, n, job->alpha);
+        bsri_row_store(s->isa, s->type, bsri_at(out->values, f.out_dtype, at * s->o_step), f.out_dtype, s->o_step, sums, n);
+        return;
     }
-    for (g = 0; g < blocks; g++) {
-        f.out = bsri_at(out->values, job->out->dtype, (p + g) * s->o_strides[0] + row * f.rs + col * f.cs);
-        if (job->beta != 0.0) {
-            f.input.dtype = job->input->dtype, f.input.rs = s->i_strides[1], f.input.cs = s->i_strides[2];
-            if (s->bc == 1 && width > 1) f.input.cs = s->i_strides[0];
-            f.input.data = bsri_at(input->values, f.input.dtype,
-                                   (p + g) * s->i_strides[0] + row * f.input.rs + col * f.input.cs);
-        }
-        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, g * width), w->panel, w->rows, width, w->b_pack);
+    f.cs = s->o_step, f.input.cs = s->i_step;
+    for (i = 0; i < n; i += ld) {
+        f.out = bsri_at(out->values, f.out_dtype, (at + i) * f.cs);
+        if (job->beta != 0.0) f.input.data = bsri_at(input->values, f.input.dtype, (at + i) * f.input.cs);
+        bsri_finish_lines(&f, (char *)bsri_at(sums, w->compute, i), ld, 1, bsri_min(ld, n - i), 0);
     }
 }
-/* Sums of rows [row, row + w->rows) of block row `line` at `blocks` blocks from p on. */
-static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line, int64_t p,
-                              int64_t blocks, int64_t row, int64_t col) {
+static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input,
+                                const bsri_stored_sums *t) {
+    const bsri_sampled *job = s->job;
+    int64_t g;
+    bsri_finish f = s->finish;
+    for (g = 0; g < t->blocks; g++) {
+        f.out = bsri_at(out->values, job->out->dtype, (t->p + g) * s->o_strides[0] + t->row * f.rs + t->col * f.cs);
+        if (job->beta != 0.0)
+            f.input.data = bsri_at(input->values, f.input.dtype,
+                                   (t->p + g) * s->i_strides[0] + t->row * f.input.rs + t->col * f.input.cs);
+        bsri_finish_tile(&f, bsri_at(t->sums, w->compute, g * t->width), w->panel, t->rows, t->width, w->b_pack);
+    }
+}
+/* rows x width of each of n blocks that start `each` (or at[i] times as many) columns from sums on, one after another: all of a
+   block (rows) or row by row, which are ld apart then. */
+static void bsri_sampled_gather(const bsri_work *w, const char *sums, const int32_t *at, int64_t each, int64_t n, int64_t rows,
+                                int64_t width, char *to) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->compute);
+    int64_t i, r;
+    for (i = 0; i < n && width >= 8; i++)
+        for (r = 0; r < rows; r++, to += width * size)
+            memcpy(to, sums + (r * w->panel + (at ? at[i] : i) * each) * size, (size_t)(width * size));
+    if (width >= 8) return;
+    if (size == 8) bsri_gather64(sums, at, each, 0, n, rows, w->panel, width, 1, to);
+    else bsri_gather32(sums, at, each, 0, n, rows, w->panel, width, 1, to);
+}
+/* Sums of t's blocks, side by side or one after another (in_line), become output. */
+static void bsri_sampled_put(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, const bsri_item *input,
+                             const bsri_stored_sums *t, int in_line) {
+    if (in_line) bsri_sampled_line(s, w, out, input, t->sums, t->blocks * s->br * s->bc, t->p * s->br * s->bc);
+    else if (s->gated) bsri_gated_finish(s, w, item, t);
+    else bsri_sampled_finish(s, w, out, input, t);
+}
+/* The same where t's blocks stand in sums of all block columns from `whole` on. */
+static void bsri_sampled_put_some(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, const bsri_item *input,
+                                  const bsri_stored_sums *t, int64_t whole) {
+    const int64_t rows = s->in_line ? s->br : 1; /* gathered at once */
+    int32_t at[BSRI_TILE_BYTES / 4];
+    bsri_stored_sums o = *t;
+    int64_t i;
+    o.sums = (char *)w->a_pack;
+    for (i = 0; i < t->blocks; i++) at[i] = (int32_t)(bsri_index(out->col, s->job->out->index_dtype, t->p + i) - whole);
+    for (i = 0; i < s->br; i += rows)
+        bsri_sampled_gather(w, bsri_at(t->sums, w->compute, i * w->panel), at, s->bc, t->blocks, rows, s->bc,
+                            bsri_at(o.sums, w->compute, i * w->panel));
+    bsri_sampled_put(s, w, item, out, input, &o, s->in_line);
+}
+/* The sums of w->rows rows from row t->row of block row `line` on. */
+static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line,
+                              const bsri_stored_sums *t, int64_t whole) {
     const bsri_sampled *job = s->job;
     const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
     int64_t r, k, kc;
     for (r = 0; r < s->reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
-        const int64_t first = bsri_dense_offset(&job->batch, whole, m1) + (line * s->br + row) * m1->row_stride;
+        const int64_t of = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
+        const int64_t first = bsri_dense_offset(&job->batch, of, m1) + (line * s->br + t->row) * m1->row_stride;
         const char *mat1 = bsri_at(m1->data, m1->dtype, first);
-        const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2));
+        const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, of, m2));
         for (k = 0; k < m1->cols; k += kc) {
             kc = bsri_min(w->depth, m1->cols - k);
             w->walk.kc = bsri_ceil_div(kc, w->group);
             w->list[0].a = bsri_work_a(w, bsri_at(mat1, m1->dtype, k * m1->col_stride), kc);
-            w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, p, blocks, col);
+            w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, t, whole);
             w->list[0].ahead_a = w->list[0].a, w->list[0].ahead_b = w->list[0].b;
             w->walk.count = 1;
             bsri_work_flush(w);
@@ -10075,35 +10252,102 @@ static void bsri_sampled_dots(const bsri_sampler *s, bsri_work *w, int64_t item,
     }
     w->rows = s->br, w->cols = blocks * s->bc;
 }
-static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
-    const bsri_sampled *job = s->job;
+/* Blocks [p, end) of block row `line`, as many side by side as a panel has room for. */
+static void bsri_sampled_blocks(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, const bsri_item *input,
+                                int64_t line, int64_t sub, int64_t p, int64_t end) {
     const int64_t cols = w->panel, row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
-    const bsri_item out = bsri_matrix_item(&s->out_batch, item, job->out);
-    const int64_t end = bsri_index(out.crow, job->out->index_dtype, line + 1);
-    int64_t p, blocks, panel;
-    bsri_item input = out;
-    if (job->beta != 0.0) input = bsri_matrix_item(&s->out_batch, item, job->input);
-    for (p = bsri_index(out.crow, job->out->index_dtype, line); p < end; p += blocks) {
-        blocks = bsri_min(w->few ? BSRI_FEW_ROWS / s->bc : s->group, end - p);
-        if (w->few) {
-            bsri_sampled_dots(s, w, item, &out, line, p, blocks);
-            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, 0, 0);
-            else bsri_sampled_finish(s, w, &out, &input, p, blocks, 0, 0);
-        }
-        for (panel = 0; panel < s->panels && !w->few; panel++) {
-            const int64_t col = panel * cols;
-            bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
-            bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
-            if (s->gated) bsri_gated_finish(s, w, item, p, blocks, row, col);
-            else bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
+    bsri_stored_sums t;
+    int64_t panel;
+    t.col = 0, t.width = s->bc;
+    for (t.p = p; t.p < end; t.p += t.blocks) {
+        t.blocks = bsri_min(w->few ? BSRI_FEW_ROWS / s->bc : s->group, end - t.p);
+        for (panel = 0; panel < (w->few ? 1 : s->panels); panel++) {
+            t.row = row, t.rows = rows, t.sums = (char *)w->c_tile;
+            if (s->panels > 1 && !w->few) t.col = panel * cols, t.width = bsri_min(cols, s->bc - t.col);
+            if (w->few) {
+                bsri_sampled_dots(s, w, item, out, line, t.p, t.blocks);
+            } else {
+                bsri_work_begin(w, 0, rows, t.blocks * t.width, w->depth);
+                bsri_sampled_tile(s, w, item, out, line, &t, -1);
+            }
+            if (s->in_line && s->br > 1) {
+                t.sums = (char *)w->a_pack;
+                bsri_sampled_gather(w, (char *)w->c_tile, NULL, s->bc, t.blocks, s->br, s->bc, t.sums);
+            }
+            bsri_sampled_put(s, w, item, out, input, &t, s->in_line);
         }
     }
+}
+/* Is a whole tile faster: of `lines` block rows and `cols` block columns, at `count` blocks, in `some` of the block rows? */
+static int bsri_sampled_pays(const bsri_sampler *s, double lines, double cols, double count, double some) {
+    return count * s->ns_block > lines * (cols * s->ns_whole + 10) + some * 60 + 250;
+}
+/* Of one block row: entries [from, at) are still to be multiplied, those from `at` on lie further right, up to `next` within the
+   panel. */
+typedef struct bsri_sampled_cursor { int64_t from, at, next, end; } bsri_sampled_cursor;
+/* All sums of a panel of block columns, [col, col + cols), of which those are stored that blocks stand at. They are what they
+   were if each row's had been formed by itself. */
+static void bsri_sampled_whole(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, const bsri_item *input,
+                               int64_t line, int64_t lines, const bsri_sampled_cursor *k, int64_t col, int64_t cols) {
+    bsri_stored_sums t;
+    int64_t i;
+    memset(&t, 0, sizeof t);
+    t.blocks = cols, t.width = s->bc;
+    bsri_work_begin(w, 0, lines * s->br, cols * s->bc, w->depth);
+    bsri_sampled_tile(s, w, item, out, line, &t, col);
+    t.rows = s->br;
+    for (i = 0; i < lines; i++) {
+        t.sums = (char *)bsri_at(w->c_tile, w->compute, i * s->br * w->panel);
+        for (t.p = k[i].at; t.p < k[i].next; t.p += t.blocks) {
+            t.blocks = bsri_min(s->group, k[i].next - t.p);
+            bsri_sampled_put_some(s, w, item, out, input, &t, col);
+        }
+    }
+}
+static int bsri_sampled_ascends(const bsri_item *it, int dt, int64_t p, int64_t end) {
+    int64_t i, down = 0;
+    for (i = p + 1; i < end; i++) down |= bsri_index(it->col, dt, i) < bsri_index(it->col, dt, i - 1);
+    return !down;
+}
+/* Block rows [line, line + lines): panel by panel from left to right, all sums at once where enough of them are stored. */
+static void bsri_sampled_lines(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t lines, int64_t sub) {
+    const bsr_matrix *m = s->job->out;
+    const int dt = m->index_dtype;
+    const bsri_item out = bsri_matrix_item(&s->out_batch, item, m);
+    bsri_item input = out;
+    bsri_sampled_cursor k[BSRI_TILE_ROWS];
+    int64_t i, p, col, cols, count, some;
+    int whole = s->lines > 0;
+    if (s->job->beta != 0.0) input = bsri_matrix_item(&s->out_batch, item, s->job->input);
+    for (i = 0; i < lines; i++) {
+        k[i].from = k[i].at = bsri_index(out.crow, dt, line + i), k[i].end = bsri_index(out.crow, dt, line + i + 1);
+        whole = whole && bsri_sampled_ascends(&out, dt, k[i].at, k[i].end);
+    }
+    while (whole) {
+        for (i = 0, col = INT64_MAX, count = some = 0; i < lines; i++)
+            if (k[i].at < k[i].end) col = bsri_min(col, bsri_index(out.col, dt, k[i].at));
+        if (col == INT64_MAX) break;
+        cols = bsri_min(s->group, bsri_block_cols(m) - col);
+        for (i = 0; i < lines; i++) {
+            for (p = k[i].at; p < k[i].end && bsri_index(out.col, dt, p) - col < cols; p++) {
+            }
+            count += p - k[i].at, some += p > k[i].at, k[i].next = p;
+        }
+        if (bsri_sampled_pays(s, (double)lines, (double)cols, (double)count, (double)some)) {
+            for (i = 0; i < lines; i++)
+                if (k[i].from < k[i].at) bsri_sampled_blocks(s, w, item, &out, &input, line + i, sub, k[i].from, k[i].at);
+            bsri_sampled_whole(s, w, item, &out, &input, line, lines, k, col, cols);
+            for (i = 0; i < lines; i++) k[i].from = k[i].next;
+        }
+        for (i = 0; i < lines; i++) k[i].at = k[i].next;
+    }
+    for (i = 0; i < lines; i++) bsri_sampled_blocks(s, w, item, &out, &input, line + i, sub, k[i].from, k[i].end);
 }
 static void bsri_sampled_task(void *arg, int64_t task) {
     const bsri_sampler *s = (const bsri_sampler *)arg;
     const bsri_sampled *job = s->job;
     const int64_t sub = task % s->subs, chunk = task / s->subs % s->chunks, item = task / s->subs / s->chunks;
-    const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
+    const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows), lines = bsri_max(1, s->lines);
     int64_t line;
     bsri_work w;
     w.panel = bsri_tile_cols(job->compute), w.few = s->dots ? BSRI_FEW_DOTS : BSRI_FEW_NONE, w.more = 0, w.counted = 0;
@@ -10118,15 +10362,48 @@ static void bsri_sampled_task(void *arg, int64_t task) {
         bsri_few_sides(&w, s->mat1.cols);
         w.panel = BSRI_FEW_LINE;
     }
-    for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
+    for (line = chunk * s->chunk; line < end; line += lines)
+        bsri_sampled_lines(s, &w, item, line, bsri_min(lines, end - line), sub);
+}
+/* How far apart the numbers of packed blocks are, 0: they are no line. */
+static int64_t bsri_sampled_step(const bsri_sampler *s, const int64_t strides[3]) {
+    const int64_t step = s->bc > 1 ? strides[2] : s->br > 1 ? strides[1] : strides[0];
+    if (s->br * s->bc == 1) return step;
+    if (s->bc > 1 && s->br > 1 && (strides[1] % s->bc || strides[1] / s->bc != step)) return 0;
+    return strides[0] == s->br * s->bc * step ? step : 0;
+}
+/* Blocks of few rows: all sums of 64 rows and a panel of columns, most of which nobody asked for, are formed faster than those at
+   small blocks, as long as not too few are stored: for small blocks mat2 is packed again for each block row. What takes how long
+   was measured (tests/results/cpu.md). */
+static void bsri_sampled_share(const bsri_call *c, bsri_sampler *s) {
+    const double pack = 1.8 / (double)s->bc + (s->mat2.col_stride != 1 ? 0.18 : s->group > 1 ? 0.045 : 0); /* a number of mat2 */
+    const int64_t most = BSRI_TILE_ROWS / s->br, tasks = 4 * bsri_threads(c);
+    double share = (double)bsri_stored_count(s->job->out) / ((double)s->rows * (double)bsri_block_cols(s->job->out));
+    if (s->dots || s->panels > 1 || most < 2 || !s->reduce) return;
+    s->ns_whole = (s->job->compute == BSR_F64 ? 0.03 : 0.015) * (double)(s->br * s->bc) * (double)s->mat1.cols;
+    s->ns_block = s->ns_whole + pack * (double)(s->bc * s->mat1.cols) + (s->in_line ? 10 : -10) + 100 / (double)s->group;
+    share *= (double)(most * s->group);
+    if (!bsri_sampled_pays(s, (double)most, (double)s->group, share, share < (double)most ? share : (double)most)) return;
+    s->lines = most;
+    while (s->lines > 1 && s->lines * s->br > 16 && s->rows / s->lines * s->items < tasks) s->lines /= 2;
+    s->chunk = bsri_ceil_div(s->chunk, s->lines) * s->lines;
+}
+static void bsri_sampled_finish_of(const bsri_sampler *s, bsri_finish *f) {
+    const bsri_sampled *job = s->job;
+    memset(f, 0, sizeof *f);
+    f->isa = s->isa, f->compute = job->compute, f->type = s->type, f->alpha = job->alpha, f->beta = job->beta;
+    f->out_dtype = job->out->dtype, f->rs = s->o_strides[1], f->cs = s->o_strides[2];
+    f->plain = f->type == f->compute && job->beta == 0.0;
+    if (job->beta != 0.0) f->input.dtype = job->input->dtype, f->input.rs = s->i_strides[1], f->input.cs = s->i_strides[2];
 }
 /* How a job is shared out: its tasks, which take *ns on one thread. */
-static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job, bsri_sampler *s, double *ns) {
+static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job, const struct bsri_gated *gated, bsri_sampler *s,
+                                    double *ns) {
     const int64_t panel = bsri_tile_cols(job->compute);
     double blocks, area, each;
     int64_t work;
     memset(s, 0, sizeof *s);
-    s->job = job, s->products_isa = job->isa ? job->isa : c->ctx->isa, s->isa = bsri_isa_base(s->products_isa);
+    s->job = job, s->gated = gated, s->products_isa = job->isa ? job->isa : c->ctx->isa, s->isa = bsri_isa_base(s->products_isa);
     s->type = bsri_finish_type(job->compute, job->out->dtype);
     s->br = job->out->block_rows, s->bc = job->out->block_cols, s->rows = bsri_block_rows(job->out);
     s->mat1 = bsri_dense_used(job->mat1), s->mat2 = bsri_dense_used(job->mat2);
@@ -10140,6 +10417,10 @@ static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job,
     if (!s->rows || !s->items || !job->out->nnz) return 0;
     work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
     s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
+    s->o_step = bsri_sampled_step(s, s->o_strides), s->i_step = job->input ? bsri_sampled_step(s, s->i_strides) : 0;
+    s->in_line = s->o_step && (job->beta == 0.0 || s->i_step) && s->br * s->bc <= panel && !gated;
+    bsri_sampled_finish_of(s, &s->finish);
+    bsri_sampled_share(c, s);
     s->chunks = bsri_ceil_div(s->rows, s->chunk);
     blocks = (double)bsri_stored_count(job->out) * (double)s->items, area = (double)s->br * (double)s->bc;
     each = (double)job->mat1->cols * (double)s->reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
@@ -10149,7 +10430,7 @@ static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job,
 static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     bsri_sampler s;
     double ns = 0;
-    const int64_t tasks = bsri_sampled_prepare(c, job, &s, &ns);
+    const int64_t tasks = bsri_sampled_prepare(c, job, NULL, &s, &ns);
     if (tasks) bsri_parallel(c, tasks, ns, bsri_sampled_task, &s);
 }
 
@@ -13910,26 +14191,25 @@ static char *bsri_gated_at(const bsri_sampler *s, int64_t item, const bsr_matrix
     return bsri_at(bsri_matrix_item(&s->out_batch, item, m).values, m->dtype,
                    p * strides[0] + row * strides[1] + col * strides[2]);
 }
-/* The tile of gate's sums, from (row, col) on in each of `blocks` blocks from p on. */
-static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t p, int64_t blocks, int64_t row,
-                              int64_t col) {
+/* Gate's sums. */
+static void bsri_gated_finish(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_stored_sums *t) {
     const bsri_gated *g = s->gated;
     const int dt = g->out->dtype;
-    const int64_t width = w->cols / blocks;
+    const int64_t width = t->width, row = t->row, col = t->col;
     BSRI_ALIGN64 double kept[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8], v[BSRI_TILE_BYTES / 4], u[BSRI_TILE_BYTES / 4];
-    int64_t b, r, gate[3], up[3], out[3];
+    int64_t b, r, p = t->p, gate[3], up[3], out[3];
     bsri_finish f;
     memset(&f, 0, sizeof f);
     f.isa = s->isa, f.compute = s->job->compute, f.type = s->type, f.alpha = 1.0, f.out_dtype = dt;
     f.plain = f.type == f.compute;
-    for (b = 0; b < blocks; b++, p++) {
+    for (b = 0; b < t->blocks; b++, p++) {
         char *to = bsri_gated_at(s, item, g->out, p, row, col, out);
         const char *other = g->up_out ? bsri_gated_at(s, item, g->up_out, p, row, col, up) : to;
         if (!g->up_out) memcpy(up, out, sizeof up);
         if (g->gate_out) f.out = bsri_gated_at(s, item, g->gate_out, p, row, col, gate), f.rs = gate[1], f.cs = gate[2];
         else f.out = (char *)kept, f.rs = width, f.cs = 1;
-        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, b * width), w->panel, w->rows, width, w->b_pack);
-        for (r = 0; r < w->rows; r++) {
+        bsri_finish_tile(&f, bsri_at(t->sums, w->compute, b * width), w->panel, t->rows, width, w->b_pack);
+        for (r = 0; r < t->rows; r++) {
             bsri_row_load(s->isa, s->type, v, bsri_at(f.out, dt, r * f.rs), dt, f.cs, width);
             bsri_gated_function(s, &g->function, v, width);
             bsri_row_load(s->isa, s->type, u, bsri_at(other, dt, r * up[1]), dt, up[2], width);
@@ -13948,9 +14228,8 @@ static void bsri_gated_run(const bsri_call *c, bsri_gated *g) {
     int64_t tasks = 0;
     int i;
     for (i = 0; i < 2; i++) {
-        tasks = bsri_sampled_prepare(c, &g->job[i], &g->sampler[i], &ns);
+        tasks = bsri_sampled_prepare(c, &g->job[i], i ? g : NULL, &g->sampler[i], &ns);
         if (!tasks) return;
-        g->sampler[i].gated = i ? g : NULL;
     }
     bsri_parallel(c, tasks, 2 * ns, bsri_gated_task, g);
 }

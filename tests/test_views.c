@@ -200,6 +200,55 @@ TEST(sampled) {
         same_bytes("sampled", y.values, z.values);
     }
 }
+/* Sampled products at small blocks, of any density from row to row, in any order and repeated: what stands beside a row and how
+   many rows are multiplied together changes none of its bits. Shares of the rows differ with the threads, too. */
+TEST(bits_of_sampled_rows) {
+    static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_E4M3};
+    static const int64_t blocks[][2] = {{1, 1}, {1, 13}, {2, 3}, {7, 11}, {31, 2}, {32, 3}, {33, 2}, {3, 64}, {1, 65}, {16, 16}};
+    static const int64_t inner[] = {1, 3, 17, 65, 130};
+    enum { ROWS = 24, ACROSS = 70 };
+    int k, i, from;
+    for (k = 0; k < 6 * 4 * 30; k++) {
+        const int dtype = dtypes[k % 6], isa = 1 + (int)bt_below(T_ISAS), plain = (int)bt_below(3), form = (int)bt_below(4);
+        const int64_t *block = blocks[bt_below(10)], br = block[0], bc = block[1], n = inner[bt_below(5)];
+        const int64_t across = bc > 16 ? 9 : ACROSS, rows = br > 7 ? 7 : ROWS;
+        int32_t crow[ROWS + 1] = {0}, col[ROWS * (ACROSS + 8)];
+        bsr_matrix y, z;
+        bsr_dense left, right;
+        bsr_exec e = t_exec(0);
+        const bsr_context *ctx = t_context(isa);
+        bt_case("%d: %s, K %d, blocks of %d x %d, %s by %s, isa %d, form %d", k, bsr_dtype_name(dtype), (int)n, (int)br, (int)bc,
+                k / 6 & 1 ? "columns" : "rows", k / 12 & 1 ? "columns" : "rows", isa, form);
+        for (i = 0; i < rows; i++) {
+            int c, d;
+            crow[i + 1] = crow[i];
+            for (c = 0; c < across; c++)
+                if (bt_below(100) < (form == 3 ? 100 : i % 8 < 3 ? 60 : i % 8 < 6 ? 20 : 2)) col[crow[i + 1]++] = c;
+            for (c = crow[i]; form == 1 && c < crow[i + 1]; c++) /* in any order */
+                d = crow[i] + (int)bt_below((uint64_t)(crow[i + 1] - crow[i])), from = col[c], col[c] = col[d], col[d] = from;
+            for (c = 0; form == 2 && c < 8 && crow[i + 1] > crow[i]; c++, crow[i + 1]++) col[crow[i + 1]] = col[crow[i + 1] - 1];
+        }
+        y = bsr_matrix_make(rows * br, across * bc, br, bc, crow[rows], crow, col, BSR_I32, NULL, dtype);
+        t_make_values(&y, dtype == BSR_E4M3 || (dtype == BSR_I8 && plain) ? BSR_F32 : dtype, (int)bt_below(BLOCKS_LAYOUTS), 0);
+        t_fill_values(&y, FILL_SIGNED), bt_mark_output(y.values), z = twin_values(&y);
+        left = t_random(dtype, y.rows, n, k / 6 & 1 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+        right = t_random(dtype, n, y.cols, k / 12 & 1 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+        if (!ctx) {
+            bt_skip("this instruction set is not in this build or machine");
+            continue;
+        }
+        if (!BT_WANTED) continue;
+        e.threads = 1;
+        CHECK_INT(bsr_sampled_addmm(ctx, plain ? 0 : 3, &y, plain == 1 ? 1 : 3, &left, &right, &y, &e), BSR_OK);
+        for (i = 0, e.threads = 0; i < rows; i = from) {
+            const bsr_matrix view = bsr_matrix_rows(z, i, from = i + 1 + (int)bt_below((uint64_t)(rows - i)));
+            bsr_dense in = left;
+            in.rows = view.rows, in.data = (char *)left.data + i * br * left.row_stride * (int64_t)bsr_dtype_size(dtype);
+            CHECK_INT(bsr_sampled_addmm(ctx, plain ? 0 : 3, &view, plain == 1 ? 1 : 3, &in, &right, &view, &e), BSR_OK);
+        }
+        same_bytes("sampled", y.values, z.values);
+    }
+}
 TEST(softmax) { /* and its backward; another matrix with the same pattern in arrays of its own */
     int k, i;
     for (k = 0; k < 100; k++) {
@@ -460,7 +509,7 @@ TEST(refused) {
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products}, {"bits_of_rows", bits_of_rows}, {"transposed_products", transposed_products},
-        {"sampled", sampled}, {"softmax", softmax},
+        {"sampled", sampled}, {"bits_of_sampled_rows", bits_of_sampled_rows}, {"softmax", softmax},
         {"attention", attention}, {"matmul", matmul}, {"conversions", conversions}, {"scatter", scatter}, {"refused", refused},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

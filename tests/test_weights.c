@@ -101,6 +101,40 @@ TEST(products) {
             REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
     }
 }
+/* Scales of f32 in groups that divide blocks anywhere: beside each other, many blocks at a time, or rows of one. */
+TEST(odd_groups) {
+    static const int64_t blocks[][2] = {{1, 2}, {1, 14}, {2, 2}, {3, 34}, {7, 22}, {31, 62}, {47, 2}, {13, 6}, {5, 130}, {1, 600},
+                                        {65, 38}};
+    static const int64_t groups[][2] = {{1, 13}, {3, 7}, {7, 1000}, {1, 1}, {128, 128}, {1, 2}, {0, 17}, {47, 2}};
+    int k;
+    for (k = 0; k < 11 * 36; k++) {
+        const int64_t *block = blocks[k % 11], *group = groups[bt_below(8)], n = bt_below(2) ? 1 : bt_range(2, 40);
+        const int type = stored[k / 11 % 4], own = bt_below(6) == 0, trans = (int)bt_below(2), f64 = bt_below(8) == 0;
+        const int64_t down = 90 / block[0] + 2, across = bt_range(1, 400 / block[1] + 2);
+        t_spec s = t_spec_of(type, block[0], block[1], down, across, bt_range(1, down * across));
+        bsr_scales sa = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, out, x;
+        bsr_epilogue e = BSR_ZERO;
+        bsr_exec exec = t_exec(f64 ? BSR_EXEC_ACCUMULATE_F64 : 0);
+        ref_result want;
+        t_shape batch = NO_BATCH;
+        bt_case("%d: %s, blocks of %d x %d, groups of %d x %d%s%s, N %d", k, bsr_dtype_name(type), (int)block[0], (int)block[1],
+                (int)group[0], (int)group[1], own ? " of blocks" : "", trans ? ", transposed" : "", (int)n);
+        s.unsorted = bt_below(3) == 0, s.index_dtype = bt_below(3) ? BSR_I32 : BSR_I64;
+        a = weights_of(s, type);
+        if (trans && bt_below(4)) t_attach_transposed(&a);
+        if (own) batch = t_batch(1, a.nnz, 0, 0, 0), sa.flags = BSR_SCALES_BLOCKS;
+        x = t_random(BSR_F32, groups_of(own ? a.block_rows : a.rows, group[0]), groups_of(own ? a.block_cols : a.cols, group[1]),
+                     (int)bt_below(LAYOUTS), batch, 0, FILL_WIDE);
+        sa.scale = &x, sa.group_rows = group[0], sa.group_cols = group[1], e.a_scales = &sa;
+        b = t_random(BSR_F32, trans ? a.rows : a.cols, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+        out = t_output(BSR_F32, trans ? a.cols : a.rows, n, (int)bt_below(LAYOUTS), NO_BATCH);
+        want = ref_dense_addmm(0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, BSR_F32, exec.flags);
+        if (RUN_OK(bsr_dense_addmm(t_any_context(), 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &e, &out, &exec)))
+            REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
 /* Few columns beside long rows and rows of one block: every width, all kinds that checkpoints have, blocks of usual sizes. */
 TEST(few_columns) {
     int k;
@@ -452,7 +486,7 @@ TEST(other_calls) {
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"products", products},
-        {"few_columns", few_columns},
+        {"odd_groups", odd_groups}, {"few_columns", few_columns},
         {"one_column", one_column},
         {"codes_are_exact", codes_are_exact},
         {"extreme_scales", extreme_scales},
