@@ -22794,10 +22794,14 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
         c.then_grid = c.grid;
     return c;
 }
-/* Small blocks of few columns, before tiles that are far wider: what tensor cores take is left to them. */
-static int bsri_few_ahead(const bsri_dev_product *p) {
+/* Small blocks of few columns: what tensor cores take is left to them, but 16 x 16 with one column. */
+static int bsri_few_takes(const bsri_dev_product *p) {
     if (p->width > 8 || p->br * p->bc > 256) return 0;
-    return p->a.dtype == BSR_F32 || p->a.dtype == BSR_F64 || p->br < 16 || p->bc < 16;
+    return p->br < 16 || p->bc < 16 || (p->width == 1 && (p->a.dtype == BSR_F32 || p->a.dtype == BSR_F64));
+}
+/* Before all others where there are rows enough for every warp: fewer ones want more lanes for each. */
+static int bsri_few_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
+    return bsri_few_takes(p) && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
 }
 /* What `many` elements side by side are aligned to, in elements: 16 bytes at most. */
 static int64_t bsri_few_even(int64_t many, int64_t size) { return bsri_min(many & -many, bsri_max(16 / size, 1)); }
@@ -24937,7 +24941,7 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
-        if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_few_ahead(p))
+        if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_few_ahead(ctx, p))
             bsri_offer(s, BSRI_TIER_SIMT, bsri_few_choose(ctx, p, compute, s, &m->few));
         if (bsri_wants(s, BSRI_TIER_SIMT) && p->width == 1 && !bsri_is_half(p->a.dtype))
             bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));

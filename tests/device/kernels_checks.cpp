@@ -216,7 +216,7 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
     bsr_context gpu = like_a_gpu(c->ctx);
     bsri_dev_product p;
     bsri_cuda_describe(job, &p);
-    if (!BT_WANTED || !p.tiles || !p.width || !p.items || !p.br || !bsri_few_ahead(&p)) return 0;
+    if (!BT_WANTED || !p.tiles || !p.width || !p.items || !p.br || !bsri_few_takes(&p)) return 0;
     if (bt_below(2)) gpu.sm_count = 1; /* more rows for each warp */
     asked = BSR_ZERO, asked.workspace_bytes = bt_below(2) ? 1 << 22 : 0;
     room.assign(asked.workspace_bytes, (char)0xff);

@@ -80,13 +80,14 @@ static void each_vector(int type) {
 static void each_few(int type) {
     static const int64_t sides[][2] = {{1, 1}, {2, 2}, {3, 2}, {3, 3}, {3, 4}, {4, 4},   {5, 5},   {6, 3},
                                        {7, 7}, {8, 4}, {8, 8}, {4, 5}, {9, 5}, {14, 14}, {15, 12}, {16, 16}};
+    const int64_t rows = attribute(cudaDevAttrMultiProcessorCount) * 8 + 5;
     int ran[4] = {0};
     for (auto &side : sides)
         for (int64_t n : {1, 2, 3, 4, 8})
             for (int layout : {ROW, COL}) {
                 if (layout == COL && n != 3 && n != 8) continue;
                 bt_case("%s, blocks of %d x %d, %d columns", bsr_dtype_name(type), (int)side[0], (int)side[1], (int)n);
-                t_spec s = spec_of(type, side[0], 301, 29, 2900);
+                t_spec s = spec_of(type, side[0], rows, 29, 9 * rows);
                 s.block_cols = side[1];
                 bsr_matrix a = t_matrix(&s);
                 exact_columns(&a, n, layout, 0, {0}, ran);
