@@ -20482,6 +20482,24 @@ typedef struct bsri_tiny_params {
     bsri_dev_vector long_rows;
 } bsri_tiny_params;
 
+/* Few columns of small blocks that lie by rows, one after another: threads, shared memory, order stand at bsri_product_few(). */
+typedef struct bsri_dev_few {
+    bsri_dev_product of;
+    int64_t sets;            /* of an item: block rows by as many as a warp takes at a time */
+    int64_t long_row;        /* as bsri_dev_tiny's */
+    int32_t column_lanes, piece_lanes, row_lanes, block_lanes, tile_lanes; /* the digits of a lane's number */
+    int32_t log_pieces, log_blocks, lanes, pieces; /* logarithms, up; lanes of a block row; pieces of a block's row */
+    int32_t chunk, values_bytes, bytes;    /* stored blocks in shared memory at once; a warp's bytes: of values, of all */
+    int32_t block, row, row_step;          /* elements from a block to the next, from a row to the next, to a lane's next */
+    int32_t b_row, b_block;                /* elements of b from a row to the next, from a block to the next */
+    int32_t index_shift;                   /* 1: indices of 64 bits */
+    uint32_t by_blocks;                    /* 2^32 / block_lanes, up: quotients of numbers below 2^16; 0: of one */
+} bsri_dev_few;
+typedef struct bsri_few_params {
+    bsri_dev_few few;
+    bsri_dev_vector long_rows;
+} bsri_few_params;
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-row-types: what kernels of softmax and attention are given                              */
 /* ---------------------------------------------------------------------------------------------- */
@@ -21092,6 +21110,22 @@ template <class T, class F, bool WIDE_, int EACH_, int PIECE_> struct bsri_tiny_
     static constexpr int CTAS = WIDE && sizeof(F) == 8 && EACH > 1 ? 1 : 2;
 };
 
+/* What bsri_dev_few says: a lane has EACH rows, VEC columns of a block, WIDTH columns of b. WHOLE: its rows lie one after
+   another, as a block has no other columns. */
+#define BSRI_FEW_WARPS 4
+#define BSRI_FEW_SHARED (44 * 1024) /* five CTAs of a multiprocessor */
+template <class T, class F, int EACH_, int VEC_, bool WHOLE_, int WIDTH_> struct bsri_few_tile : bsri_tile {
+    typedef T type;
+    typedef F real;
+    static constexpr int EACH = EACH_, VEC = VEC_, WIDTH = WIDTH_, ROWS = EACH_, COLS = VEC_; /* of a lane */
+    static constexpr bool WHOLE = WHOLE_;
+    static constexpr int THREADS = 32 * BSRI_FEW_WARPS, SHARED = BSRI_FEW_SHARED;
+    static constexpr int PART = EACH * VEC * WIDTH;
+    static constexpr int CTAS = PART > (sizeof(F) > 4 ? 15 : 30) || EACH > 3 || F(0.5f) == F(0) ? 4
+                                : PART > 1                                                      ? 5
+                                                                                                : 6; /* nothing is spilled */
+};
+
 #define BSRI_VECTOR_IN_FLIGHT 32
 /* What bsri_dev_vector says: a lane has EACH rows, and VEC columns of a block by one load. */
 template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_tile {
@@ -21126,6 +21160,9 @@ enum {
     BSRI_FOR_WEIGHTS,  /* any of these */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
+    BSRI_FOR_FEW, /* few columns of small blocks as they lie: one of a lane, */
+    BSRI_FOR_FEW_2, /* two, */
+    BSRI_FOR_FEW_4, /* four */
     BSRI_FOR_VECTOR, /* products with one column, */
     BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_GATHER, /* products of any block size and stride by tensor cores */
@@ -21213,6 +21250,38 @@ enum {
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4_APART, n + 7, D, TINY_WIDE, T, F, true, 4, 1) \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8, n + 8, D, TINY_WIDE, T, F, true, 8, 4)       \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8_APART, n + 9, D, TINY_WIDE, T, F, true, 8, 1)
+/* The same; WIDTH: columns of b that it takes at once. */
+#define BSRI_KERNELS_FEW_OF(X, n, D, of, T, F, EACH, VEC, WHOLE, WIDTH)                                        \
+    X(PRODUCT_FEW_##EACH##X##VEC##_##WIDTH##_##D, n, of, SIMT, D, 1, NONE, bsri_product_few,                   \
+      bsri_few_tile<T, F, EACH, VEC, WHOLE, WIDTH>)
+#define BSRI_KERNELS_FEW(X, n, D, T, F)                             \
+    BSRI_KERNELS_FEW_OF(X, n + 0, D, FEW, T, F, 1, 1, false, 1)     \
+    BSRI_KERNELS_FEW_OF(X, n + 1, D, FEW, T, F, 2, 2, true, 1)      \
+    BSRI_KERNELS_FEW_OF(X, n + 2, D, FEW, T, F, 3, 3, false, 1)     \
+    BSRI_KERNELS_FEW_OF(X, n + 3, D, FEW, T, F, 1, 2, false, 1)     \
+    BSRI_KERNELS_FEW_OF(X, n + 4, D, FEW, T, F, 1, 4, false, 1)
+#define BSRI_KERNELS_FEW_WIDE(X, n, D, T, F)                        \
+    BSRI_KERNELS_FEW_OF(X, n + 8, D, FEW_4, T, F, 1, 1, false, 4)   \
+    BSRI_KERNELS_FEW_OF(X, n + 9, D, FEW_4, T, F, 2, 2, true, 4)    \
+    BSRI_KERNELS_FEW_OF(X, n + 10, D, FEW_4, T, F, 4, 2, false, 4)  \
+    BSRI_KERNELS_FEW_OF(X, n + 11, D, FEW_2, T, F, 3, 3, false, 2)  \
+    BSRI_KERNELS_FEW_OF(X, n + 12, D, FEW_2, T, F, 5, 5, true, 2)   \
+    BSRI_KERNELS_FEW_OF(X, n + 13, D, FEW_2, T, F, 7, 7, true, 2)
+#define BSRI_KERNELS_FEW_8(X, n, D, T, F)                           \
+    BSRI_KERNELS_FEW(X, n, D, T, F)                                 \
+    BSRI_KERNELS_FEW_OF(X, n + 5, D, FEW, T, F, 2, 4, true, 1)      \
+    BSRI_KERNELS_FEW_OF(X, n + 6, D, FEW, T, F, 2, 8, true, 1)
+#define BSRI_KERNELS_FEW_F32(X, n, D, T, F)                         \
+    BSRI_KERNELS_FEW(X, n, D, T, F)                                 \
+    BSRI_KERNELS_FEW_OF(X, n + 5, D, FEW, T, F, 2, 4, false, 1)     \
+    BSRI_KERNELS_FEW_WIDE(X, n, D, T, F)
+#define BSRI_KERNELS_FEW_F64(X, n, D, T, F)                         \
+    BSRI_KERNELS_FEW(X, n, D, T, F)                                 \
+    BSRI_KERNELS_FEW_OF(X, n + 5, D, FEW, T, F, 4, 2, false, 1)     \
+    BSRI_KERNELS_FEW_WIDE(X, n, D, T, F)
+#define BSRI_KERNELS_FEW_16(X, n, D, T, F)                          \
+    BSRI_KERNELS_FEW_8(X, n, D, T, F)                               \
+    BSRI_KERNELS_FEW_WIDE(X, n, D, T, F)
 /* The same: a lane's rows, and columns of a block that it loads at once. */
 #define BSRI_KERNELS_VECTOR_OF(X, n, D, T, F, EACH, VEC) \
     X(PRODUCT_VECTOR_##EACH##X##VEC##_##D, n, VECTOR, SIMT, D, 1, NONE, bsri_product_vector, bsri_vector_tile<T, F, EACH, VEC>)
@@ -21343,20 +21412,29 @@ enum {
     BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_GATHER(X, 916, F32, bsri_mma_f32)     \
     BSRI_KERNELS_GATHER(X, 920, TF32, bsri_mma_tf32)                           \
     BSRI_KERNELS_GATHER(X, 924, TF32X3, bsri_mma_tf32x3))
+/* Small blocks and few columns: a lane multiplies what is its own. */
+#define BSRI_KERNELS_LANES(X) \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))        \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_VECTOR_8(X, 700, F16, bsri_mma_f16, float))    \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FEW_16(X, 1000, F16, bsri_mma_f16, float))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float))     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_VECTOR_8(X, 710, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FEW_16(X, 1020, BF16, bsri_mma_bf16, float))  \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))        \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_VECTOR_4(X, 720, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_FEW_F32(X, 1040, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))             \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double))       \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_FEW_F64(X, 1060, F64, double, double))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))             \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_FEW_8(X, 1080, I8, int8_t, uint32_t))           \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_TINY(X, 550, F8, bsri_mma_f8, float))           \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_VECTOR_8(X, 750, F8, bsri_mma_f8, float))       \
+    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_FEW_8(X, 1100, F8, bsri_mma_f8, float))
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_VECTOR_8(X, 700, F16, bsri_mma_f16, float)) \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float)) \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_VECTOR_8(X, 710, BF16, bsri_mma_bf16, float)) \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))    \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_VECTOR_4(X, 720, F32, bsri_mma_f32, float)) \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))         \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
-    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_TINY(X, 550, F8, bsri_mma_f8, float))       \
-    BSRI_WHEN(BSRI_HAS_F8, BSRI_KERNELS_VECTOR_8(X, 750, F8, bsri_mma_f8, float)) \
+    BSRI_KERNELS_LANES(X)                                                  \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -23012,6 +23090,119 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
         c.then_grid = c.grid;
     return c;
 }
+/* Small blocks of few columns: what tensor cores take is left to them, but 16 x 16 with one column. */
+static int bsri_few_takes(const bsri_dev_product *p) {
+    if (p->width > 8 || p->br * p->bc > 256) return 0;
+    return p->br < 16 || p->bc < 16 || (p->width == 1 && (p->a.dtype == BSR_F32 || p->a.dtype == BSR_F64));
+}
+/* Before all others where there are rows enough for every warp: fewer ones want more lanes for each. */
+static int bsri_few_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
+    return bsri_few_takes(p) && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
+}
+/* What `many` elements side by side are aligned to, in elements: 16 bytes at most. */
+static int64_t bsri_few_even(int64_t many, int64_t size) { return bsri_min(many & -many, bsri_max(16 / size, 1)); }
+/* May lanes load `wide` columns of b side by side, or, for 1, VEC elements of a column? */
+static int bsri_few_loads(const bsri_dev_product *p, int64_t size, int wide, int vec) {
+    const int64_t many = bsri_few_even(wide > 1 ? wide : vec, size), beside = wide > 1 ? p->b.col_stride : p->b.row_stride;
+    const int64_t apart = wide > 1 ? p->b.row_stride : p->width == 1 ? 0 : p->b.col_stride;
+    return p->width % wide == 0 && beside == 1 && apart % many == 0 &&
+           bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
+}
+/* Several columns, side by side: whole blocks of odd sides by two, else four. Returns how many; 0: b or the block is not so. */
+static int bsri_few_wide(const bsri_dev_product *p, int64_t size, bsri_wanted *w) {
+    const int br = (int)p->br, bc = (int)p->bc;
+    w->of = BSRI_FOR_FEW_2, w->rows = w->cols = br % 3 == 0 && bc % 3 == 0 ? 3 : br;
+    if (br == bc && (br == 5 || br == 7)) return bsri_few_loads(p, size, 2, 1) ? 2 : 0;
+    if (w->rows == 3 && bc % 3 == 0) return bsri_few_loads(p, size, 2, 1) ? 2 : 0;
+    w->of = BSRI_FOR_FEW_4;
+    if (bc == 2 && br % 2 == 0) w->rows = w->cols = 2;
+    else if (br % 4 == 0 && bc % 2 == 0) w->rows = 4, w->cols = 2;
+    else w->rows = w->cols = 1;
+    return bsri_few_loads(p, size, 4, 1) ? 4 : 0;
+}
+/* Columns one by one: whole blocks where they are tiny, pieces of 3 x 3, else of a row; of large blocks some rows. Returns
+   whether that is a good way. */
+static int bsri_few_one(const bsri_dev_product *p, int64_t size, bsri_wanted *w) {
+    const int br = (int)p->br, bc = (int)p->bc;
+    int each = 1, vec = bc % 4 == 0 ? 4 : bc % 2 == 0 ? 2 : 1;
+    if (br % 3 == 0 && bc % 3 == 0) each = vec = 3;
+    else if (bc == 2 && br % 2 == 0) each = 2;
+    else if (size <= 2 && br % 2 == 0 && (bc == 4 || bc == 8)) each = 2, vec = bc;
+    else if (size == 8 && vec == 4 && bc > 4) vec = 2, each = br % 4 == 0 && (br * bc > 64 || br * p->width > 32) ? 4 : 1;
+    else if (size == 4 && vec == 4 && br % 2 == 0 && (br * bc > 128 || br * p->width > 32)) each = 2;
+    w->of = BSRI_FOR_FEW, w->rows = each, w->cols = vec;
+    if (!bsri_few_loads(p, size, 1, vec)) w->rows = w->cols = 1;
+    return each < 3 || vec < 3 || w->rows > 1; /* of 3 x 3 single elements take longer than bsri_product_tiny() */
+}
+/* Block rows, and stored blocks of each, that a warp takes at once: as many rows as `room` bytes hold, as long as there is work
+   for all, and as few idle lanes as can be. */
+static void bsri_few_lanes(const bsr_context *ctx, bsri_dev_few *m, int64_t size, int64_t room) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    const int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+    const int64_t block = (int64_t)m->column_lanes * m->piece_lanes * m->row_lanes, all = 32 / block;
+    const int64_t fit = bsri_max(1, room / ((m->block * size + (4 << m->index_shift)) * list));
+    const int64_t spread = p->tiles * p->items / (ctx->sm_count * INT64_C(8));
+    const int64_t most = bsri_max(1, bsri_min(bsri_min(fit, all), spread));
+    double best = 0;
+    int64_t t;
+    for (t = most; t >= 1; t--) {
+        const int64_t k = bsri_min(all / t, list), steps = bsri_ceil_div(list, k);
+        const double busy = (double)(t * block * list) / (double)(32 * steps);
+        if (busy > best * 1.02) best = busy, m->tile_lanes = (int32_t)t, m->block_lanes = (int32_t)k;
+    }
+    m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
+    m->by_blocks = m->block_lanes == 1 ? 0 : (uint32_t)bsri_ceil_div(INT64_C(1) << 32, m->block_lanes);
+    m->lanes = (int32_t)(block * m->block_lanes), m->sets = bsri_ceil_div(p->tiles, m->tile_lanes);
+    m->chunk = (int32_t)bsri_max(1, bsri_min(2 * list * m->tile_lanes, room / (m->block * size + (4 << m->index_shift))));
+}
+/* What a warp has in shared memory, and how its lanes find it. */
+static void bsri_few_fill(bsri_dev_few *m, const bsri_wanted *w, int64_t size) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t sums = m->tile_lanes * p->br * p->width * (p->a.dtype == BSR_F64 ? 8 : 4);
+    const int64_t values = bsri_max((int64_t)m->chunk * m->block * size + 16, sums); /* 16: as far from a piece as in memory */
+    m->row = (int32_t)p->bc, m->row_step = (int32_t)(m->row_lanes * p->bc);
+    m->values_bytes = (int32_t)(bsri_ceil_div(values, 16) * 16);
+    m->bytes = m->values_bytes + (int32_t)(bsri_ceil_div(((int64_t)m->chunk * 4 << m->index_shift) + 16, 16) * 16);
+}
+/* One column to eight of small blocks that lie by rows, one after another; lists by rows. */
+static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
+                                   bsri_few_params *params) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype), most = bsri_min(BSRI_FEW_SHARED, ctx->smem_optin) / BSRI_FEW_WARPS;
+    bsri_dev_few *const m = &params->few;
+    bsri_wanted w = bsri_want(BSRI_FOR_FEW, BSRI_TIER_SIMT, bsri_type_of(p->a.dtype, 0));
+    bsri_choice c;
+    int why = bsri_tiny_refuses(p, compute), wide;
+    if (why || p->kind != BSRI_LIST_ROWS || p->reduce != 1) return bsri_no(why ? why : BSR_WHY_LIST_KIND);
+    if (p->a_block != p->br * p->bc || p->a_rs != p->bc || p->a_cs != 1 || p->br * p->bc > 256) return bsri_no(BSR_WHY_SIZE);
+    if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
+        return bsri_no(BSR_WHY_SIZE);
+    wide = p->width > 1 ? bsri_few_wide(p, size, &w) : 0;
+    if (!wide) wide = bsri_few_one(p, size, &w);
+    if (!wide) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_tiny_aligned(p->a.values, size, bsri_few_even((p->bc == w.cols ? w.rows : 1) * w.cols, size), p->a.batch_dims,
+                           p->a.values_batch_stride))
+        return bsri_no(BSR_WHY_SIZE);
+    memset(m, 0, sizeof *m), m->of = *p;
+    m->column_lanes = (int32_t)bsri_ceil_div(p->width, wide), m->row_lanes = (int32_t)(p->br / w.rows);
+    m->pieces = (int32_t)(p->bc / w.cols);
+    if (m->column_lanes * m->row_lanes > 32) return bsri_no(BSR_WHY_SIZE);
+    m->piece_lanes = (int32_t)bsri_min(m->pieces, 32 / (m->column_lanes * m->row_lanes));
+    m->block = (int32_t)(p->br * p->bc), m->index_shift = p->a.index_dtype == BSR_I64;
+    m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
+    bsri_few_lanes(ctx, m, size, most - 64);
+    bsri_few_fill(m, &w, size);
+    if (m->bytes > most) return bsri_no(BSR_WHY_SHARED);
+    const bsri_instance *const x = bsri_find(&w);
+    c = bsri_yes(x, BSR_WHY_TINY);
+    c.tile_rows = (int32_t)(p->br * m->tile_lanes), c.tile_cols = (int32_t)p->width, c.shared = BSRI_FEW_WARPS * m->bytes;
+    c.grid = bsri_min(bsri_ceil_div(p->items * m->sets, BSRI_FEW_WARPS),
+                      ctx->sm_count * bsri_min(x ? x->ctas : 1, bsri_max(1, ctx->smem_optin / (c.shared + 1024))));
+    params->long_rows.of = *p;
+    bsri_vector_after(ctx, compute, s, &m->long_row, &c, &params->long_rows, (int64_t)offsetof(bsri_few_params, long_rows));
+    return c;
+}
+
 /* Few columns of small blocks: rows that are long apart, where the workspace allows it. */
 static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
                                          bsri_tiny_params *m) {
@@ -24984,6 +25175,7 @@ static void bsri_cuda_describe(const bsri_attention *job, bsri_dev_attention *p)
 typedef union bsri_product_params {
     bsri_dev_product simt;
     bsri_tiny_params tiny;
+    bsri_few_params few;
     bsri_dev_vector vector;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
@@ -25045,6 +25237,8 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_few_ahead(ctx, p))
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_few_choose(ctx, p, compute, s, &m->few));
         if (bsri_wants(s, BSRI_TIER_SIMT) && p->width == 1 && !bsri_is_half(p->a.dtype))
             bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
         if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))

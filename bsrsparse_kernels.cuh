@@ -12,6 +12,7 @@
      product-weights         sparse x dense, weights of fewer bits: by simt; as numbers of b's type
      product-tiny            sparse x dense where blocks are too small or too odd for tensor cores
      product-vector          sparse x one column, bound by the bytes of the values
+     product-few             sparse x few columns, small blocks as they lie: whole rows of blocks at once
      product-mma-load        sparse x dense by mma.sync: tiles, fetching
      product-mma-multiply    sparse x dense by mma.sync: what warps multiply
      product-mma             sparse x dense by mma.sync: epilogue, mainloop, kernel
@@ -2639,6 +2640,286 @@ __global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __g
                 bsri_vector_write(p, bsri_vector_piece<F>(m, work, 1)[r] + sum, of.item, tile * p.br + of.sub * m.rows + r,
                                   of.col);
         }
+    }
+}
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-few: sparse x few columns, small blocks as they lie: whole rows of blocks at once    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* N elements side by side, aligned as far as N lets them be; those of a byte or two as words, so that they stay packed until they
+   are multiplied: three of two bytes, too, as a word and what is before or behind it. */
+template <class T, int N> struct bsri_few_pieces {
+    static constexpr int BYTES = N * (int)sizeof(T), ALIGNED = BYTES & -BYTES;
+    static constexpr bool THREE = sizeof(T) == 2 && N == 3, WORDS = THREE || (sizeof(T) < 4 && BYTES % 4 == 0);
+    typedef typename std::conditional<WORDS, uint32_t, T>::type unit;
+    typedef typename std::conditional<sizeof(T) == 1, uint8_t, uint16_t>::type bits;
+    static constexpr int EACH = (int)(sizeof(unit) / sizeof(T)), UNITS = (N + EACH - 1) / EACH;
+    static constexpr int REGISTERS = UNITS * (int)((sizeof(unit) + 3) / 4);
+    struct alignas(THREE ? 4 : ALIGNED > 16 ? 16 : ALIGNED) loaded {
+        unit x[UNITS];
+    } all;
+    __device__ __forceinline__ void load(const T *from) {
+        if constexpr (THREE) {
+            const bool odd = (uintptr_t)from & 2; /* the word is of the second and third */
+            const uint32_t word = *(const uint32_t *)(from + odd), rest = *(const bits *)(from + (odd ? 0 : 2));
+            all.x[0] = odd ? rest | word << 16 : word, all.x[1] = odd ? word >> 16 : rest;
+        } else {
+            all = *(const loaded *)from;
+        }
+    }
+    __device__ __forceinline__ T at(int i) const {
+        if constexpr (!WORDS) {
+            return all.x[i];
+        } else {
+            const bits x = (bits)(all.x[i / EACH] >> 8 * sizeof(T) * (i % EACH));
+            return *(const T *)&x;
+        }
+    }
+};
+
+/* Neighbouring elements into shared memory, to the same address modulo 16. copy() waits for nothing; edges, which are no whole
+   pieces of 16 bytes, are copied by words, or, of a type below that, come by a register that store() writes later. */
+template <class T> struct bsri_few_copier {
+    static constexpr bool BY_WORDS = sizeof(T) >= 4;
+    typedef typename std::conditional<BY_WORDS, uint32_t, T>::type unit;
+    static constexpr int UNIT = (int)sizeof(unit), EDGE = 16 / UNIT; /* lanes that an edge takes at most */
+    char *to;
+    unit x;
+
+    __device__ __forceinline__ void copy(char *to_, const char *from, int bytes, int lane) {
+        const int start = (int)(-(intptr_t)from & 15), head = start < bytes ? start : bytes;
+        const int whole = head + ((bytes - head) & ~15); /* where the last edge begins */
+        const int i = lane < EDGE ? lane * UNIT : whole + (lane - EDGE) * UNIT;
+        const bool edge = lane < EDGE ? i < head : lane < 2 * EDGE && i < bytes;
+        to = edge ? to_ + i : NULL;
+#ifdef BSRI_MMA_CODE
+        if (BY_WORDS && edge) bsri_cp_async_4(bsri_smem_address(to_ + i), from + i);
+        if (!BY_WORDS && edge) x = *(const unit *)(from + i);
+#else
+        if (edge) x = *(const unit *)(from + i);
+#endif
+#pragma unroll 4
+        for (int n = head + lane * 16; n < whole; n += 512) {
+#ifdef BSRI_MMA_CODE
+            bsri_cp_async(bsri_smem_address(to_ + n), from + n);
+#else
+            *(uint4 *)(to_ + n) = *(const uint4 *)(from + n);
+#endif
+        }
+    }
+    __device__ __forceinline__ void store(void) const {
+#ifdef BSRI_MMA_CODE
+        if (BY_WORDS) return;
+#endif
+        if (to) *(unit *)to = x;
+    }
+};
+
+/* Where a lane stands, in digits from the fastest: columns of b, pieces of a block's row, rows of a block, stored blocks, block
+   rows. A lane beyond the last digit has none; it goes along with the last block row, so that lane 31 knows where that ends. */
+struct bsri_few_lane {
+    int32_t column, piece, row, block, tile, idle;
+};
+static __device__ __forceinline__ bsri_few_lane bsri_few_lane_of(const bsri_dev_few &m, int lane) {
+    bsri_few_lane w;
+    int rest = lane / m.column_lanes;
+    w.column = lane - rest * m.column_lanes;
+    w.piece = rest % m.piece_lanes, rest /= m.piece_lanes;
+    w.row = rest % m.row_lanes, rest /= m.row_lanes;
+    w.block = rest % m.block_lanes, rest /= m.block_lanes;
+    w.idle = rest >= m.tile_lanes, w.tile = w.idle ? m.tile_lanes - 1 : rest;
+    return w;
+}
+
+/* Where a block row starts; beyond the last one where that ends. */
+static __device__ __forceinline__ int bsri_few_start(const bsri_dev_few &m, const bsri_vector_item &list, int dt, int tile) {
+    return bsri_dev_index(list.starts, dt, bsri_min(tile, m.of.tiles));
+}
+
+/* What a warp has in shared memory: a chunk of an item's stored blocks, those from q on. */
+template <class L> struct bsri_few_chunk {
+    typedef typename bsri_stored<typename L::type>::stored T;
+    const T *values;
+    const int32_t *index; /* low words of block columns, 1 << index_shift apart */
+
+    __device__ __forceinline__ bsri_few_chunk(const bsri_dev_few &m, const bsri_vector_item &list, char *memory, int q, int n,
+                                              int lane) {
+        const char *const from = list.a + (int64_t)q * m.block * (int)sizeof(T);
+        const char *const columns = (const char *)list.index + ((int64_t)q << (2 + m.index_shift));
+        char *const to = memory + ((uintptr_t)from & 15), *const at = memory + m.values_bytes + ((uintptr_t)columns & 15);
+        values = (const T *)to, index = (const int32_t *)at;
+        __syncwarp(); /* all have read what was there */
+        bsri_few_copier<T> of_values;
+        bsri_few_copier<int32_t> of_index;
+        of_values.copy(to, from, n * m.block * (int)sizeof(T), lane);
+        of_index.copy(at, columns, n << (2 + m.index_shift), lane);
+        of_values.store(), of_index.store();
+#ifdef BSRI_MMA_CODE
+        bsri_cp_async_commit(), bsri_cp_async_wait<0>();
+#endif
+        __syncwarp();
+    }
+};
+/* A lane's sums over its blocks first, first + block_lanes, ... below `end` of a chunk: EACH rows, VEC columns of a block, COLS
+   columns of b. What of b belongs to AT_ONCE blocks is asked for before any of it is needed. */
+template <class L> struct bsri_few_own {
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
+    typedef typename L::real F;
+    static constexpr int EACH = L::EACH, VEC = L::VEC, WIDTH = L::WIDTH;
+    static constexpr int LOADS = WIDTH == 1 ? 1 : VEC; /* of b: along a column, or of rows */
+    typedef bsri_few_pieces<T, WIDTH == 1 ? VEC : WIDTH> dense;
+    static constexpr int REGISTERS = LOADS * dense::REGISTERS;
+    static constexpr int AT_ONCE =
+        REGISTERS > 9 ? 1 : REGISTERS > 7 ? 2 : REGISTERS > 4 ? 3 : REGISTERS > 3 || dense::THREE ? 5
+        : REGISTERS > 2 || sizeof(T) == 1 ? 7 : 9;
+    typedef bsri_few_pieces<T, L::WHOLE ? EACH * VEC : VEC> stored;
+
+    static __device__ __forceinline__ void multiply(const bsri_dev_few &m, const T *a, const dense (&x)[LOADS],
+                                                    F (&sum)[EACH][WIDTH]) {
+        const D own(m.of.a.dtype), other(m.of.b.dtype);
+        stored v;
+        if (L::WHOLE) v.load(a);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            if (!L::WHOLE) v.load(a + i * m.row_step);
+#pragma unroll
+            for (int c = 0; c < VEC; c++)
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    sum[i][j] += (F)own.number(v.at(L::WHOLE ? i * VEC + c : c)) *
+                                 (F)other.number(WIDTH == 1 ? x[0].at(c) : x[WIDTH == 1 ? 0 : c].at(j));
+        }
+    }
+    /* AT_ONCE blocks, of which the first `left` are there: where one is not, the last one's place is read again, and not
+       multiplied. A load under a condition would wait for a predicate, of which there are seven. */
+    template <bool ALL>
+    static __device__ __forceinline__ void round(const bsri_dev_few &m, const T *a, int step, const int32_t *index,
+                                                 int index_step, const T *b, int b_block, int b_from, int left,
+                                                 F (&sum)[EACH][WIDTH]) {
+        dense x[AT_ONCE][LOADS];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const T *const from = b + (index[(ALL || u < left ? u : left - 1) * index_step] * b_block + b_from);
+#pragma unroll
+            for (int n = 0; n < LOADS; n++) x[u][n].load(from + n * m.b_row);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (ALL || u < left) multiply(m, a + u * step, x[u], sum);
+    }
+    static __device__ __forceinline__ void add(const bsri_dev_few &m, const bsri_few_chunk<L> &part, const bsri_few_lane &w,
+                                               const T *b, int b_column, int first, int end, F (&sum)[EACH][WIDTH]) {
+        const int more = end - first - 1; /* m.by_blocks 0: of one lane */
+        const int own = more < 0 ? 0 : 1 + (m.by_blocks ? (int)__umulhi((uint32_t)more, m.by_blocks) : more);
+        int step = m.block_lanes * m.block, index_step = m.block_lanes << m.index_shift, b_block = m.b_block;
+        asm volatile("" : "+r"(step), "+r"(index_step), "+r"(b_block)); /* in registers: not read again for each block */
+        for (int c = w.piece; c < m.pieces; c += m.piece_lanes) {
+            const T *a = part.values + first * m.block + w.row * (L::WHOLE ? EACH * VEC : m.row) + c * VEC;
+            const int b_from = b_column + c * VEC * m.b_row;
+            const int32_t *index = part.index + (first << m.index_shift);
+            int left = own;
+            for (; left >= AT_ONCE; left -= AT_ONCE, a += AT_ONCE * step, index += AT_ONCE * index_step)
+                round<true>(m, a, step, index, index_step, b, b_block, b_from, left, sum);
+            if (left > 0) round<false>(m, a, step, index, index_step, b, b_block, b_from, left, sum);
+        }
+    }
+};
+/* Lanes that share rows and columns add what they have, in a fixed order; then the warp's sums stand in shared memory as they go
+   to out: row by row. */
+template <class L, class F>
+static __device__ __forceinline__ void bsri_few_gather(const bsri_dev_few &m, const bsri_few_lane &w, F (&sum)[L::EACH][L::WIDTH],
+                                                       F *to) {
+    const int width = (int)m.of.width, col0 = w.column * L::WIDTH, beside = m.column_lanes * m.piece_lanes * m.row_lanes;
+    const int row0 = w.tile * (int)m.of.br + w.row * (L::WHOLE ? L::EACH : 1);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < L::EACH; i++)
+#pragma unroll
+        for (int j = 0; j < L::WIDTH; j++) {
+            F v = bsri_vector_fold(sum[i][j], w.piece, m.piece_lanes, m.log_pieces, m.column_lanes);
+            v = bsri_vector_fold(v, w.block, m.block_lanes, m.log_blocks, beside);
+            if (!w.idle && w.piece == 0 && w.block == 0)
+                to[(row0 + i * (L::WHOLE ? 1 : m.row_lanes)) * width + col0 + j] = v;
+        }
+    __syncwarp();
+}
+/* Writes them: block rows from `tile` on, but those whose first lane is in `skipped`. */
+template <class G, class F>
+static __device__ __forceinline__ void bsri_few_finish(const bsri_dev_few &m, const F *from, int64_t item, int64_t tile,
+                                                       unsigned skipped, int lane) {
+    const bsri_dev_product *read_here = &m.of; /* not before the rounds: it would take registers there */
+    asm volatile("" : "+l"(read_here));
+    const bsri_dev_product &p = *read_here;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const bsri_dev_writer<G> write(p, alpha, beta, item);
+    const int width = (int)p.width, br = (int)p.br, lines = (int)bsri_min(m.tile_lanes, p.tiles - tile) * br;
+    for (int i = lane; i < lines * width; i += 32) {
+        const int line = width == 1 ? i : i / width, col = i - line * width;
+        if (skipped && skipped >> line / br * m.lanes & 1) continue;
+        write(bsri_tiny_as<G>(from[i]), tile * br + line, col);
+    }
+}
+
+/* bsri_product_few: each warp works alone; what hides its waits is other warps.
+   Its tile is the choice of bsri_few_choose() (>>cuda-plan-lanes).
+
+   Threads: BSRI_FEW_WARPS warps. A warp takes sets of tile_lanes neighbouring block rows of an item, as many sets apart as there
+   are warps; where a set starts is asked for one set ahead. What its lanes do: bsri_few_lane.
+
+   Shared memory, dynamic: m.bytes for each warp:
+     0             values of a chunk of stored blocks, as they lie; then the sums, row by row
+     values_bytes  block columns of these blocks, as they lie
+   No barrier but __syncwarp.
+
+   Order: 1. The set's entries, from its first block row's start to its last one's end: they stand one after another.
+          2. Chunk by chunk (a set is one, where rows are alike): to shared memory, then each lane multiplies what is its own.
+          3. Lanes that differ in pieces and stored blocks alone add up what they have, in a fixed order.
+          4. Sums to shared memory, from there to out by bsri_dev_writer. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
+    bsri_product_few(const __grid_constant__ bsri_dev_few m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_few_own<L> own;
+    typedef typename own::T T;
+    typedef typename own::F F;
+    extern __shared__ __align__(16) char bsri_few_shared[];
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, dt = p.a.index_dtype, sets = (int)m.sets;
+    const int warps = (int)gridDim.x * BSRI_FEW_WARPS, total = (int)p.items * sets;
+    const bool nothing = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0; /* nothing is read of a matrix times 0 */
+    const bsri_few_lane w = bsri_few_lane_of(m, lane);
+    char *const memory = bsri_few_shared + threadIdx.x / 32 * m.bytes;
+    bsri_vector_item list;
+    int list_item = -1, from = 0, to = 0; /* whose arrays the list is of; a lane's block row of the set that is next */
+    for (int work = blockIdx.x * BSRI_FEW_WARPS + threadIdx.x / 32; work < total; work += warps) {
+        const int item = p.items == 1 ? 0 : work / sets, set = work - item * sets, tile = set * m.tile_lanes;
+        if (item != list_item) {
+            list = bsri_vector_begin(p, item, 0), list_item = item;
+            from = bsri_few_start(m, list, dt, tile + w.tile), to = bsri_few_start(m, list, dt, tile + w.tile + 1);
+        }
+        const int start = from, end = to, last = nothing ? 0 : __shfl_sync(0xffffffffu, end, 31);
+        int q = __shfl_sync(0xffffffffu, start, 0);
+        if (set + warps < sets) {
+            const int ahead = tile + warps * m.tile_lanes + w.tile;
+            from = bsri_few_start(m, list, dt, ahead), to = bsri_few_start(m, list, dt, ahead + 1);
+        }
+        /* lanes whose block row is left to bsri_product_vector() */
+        const unsigned skipped = m.long_row ? __ballot_sync(0xffffffffu, end - start > m.long_row) : 0;
+        const int b_column = w.column * L::WIDTH * (int)p.b.col_stride;
+        F sum[L::EACH][L::WIDTH] = {};
+        for (int n; q < last; q += n) {
+            const unsigned here = skipped ? __ballot_sync(0xffffffffu, (skipped >> lane & 1) && start <= q && q < end) : 0;
+            n = here ? __shfl_sync(0xffffffffu, end, __ffs(here) - 1) - q : m.chunk < last - q ? m.chunk : last - q;
+            if (here) continue;
+            const bsri_few_chunk<L> part(m, list, memory, q, n, lane);
+            const int behind = w.idle || skipped >> lane & 1 ? 0 : end - q < n ? end - q : n;
+            own::add(m, part, w, (const T *)list.b, b_column, (start > q ? start - q : 0) + w.block, behind, sum);
+        }
+        bsri_few_gather<L>(m, w, sum, (F *)memory);
+        if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
+            bsri_few_finish<float>(m, (const F *)memory, item, tile, skipped, lane);
+        else bsri_few_finish<F>(m, (const F *)memory, item, tile, skipped, lane);
     }
 }
 /* ---------------------------------------------------------------------------------------------- */

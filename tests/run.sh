@@ -89,6 +89,7 @@ device "kernels of quantisers" "--quantise -s 8"
 device "kernels that lay tiles" "--retile -s 40"
 device "kernels of sampled products" "--kernels 2 -s 8"
 device "kernels of softmax" "--kernels 3 -s 8"
+device "kernels of small blocks" "--kernels 4 -s 40"
 long="test_product test_maps test_weights test_random test_rows test_quantise"
 for t in $TESTS; do case " $long " in *" $t "*) ;; *) long="$long $t" ;; esac; done
 for t in $long; do case " $TESTS " in *" $t "*) part "$t" "$B/plain/$t" ;; esac; done

@@ -168,7 +168,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     fi
     exec "$w/scales_checks$test" "$@"
 fi
-if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 1 products, 2 sampled products, 3 softmax
+if [ "${1:-}" = --kernels ]; then # what gathers elements, rows of softmax, small blocks: 1 products, 2 sampled products, 3 softmax, 4 few columns
     of=$2
     shift 2
     sed -e 's/^\( *\)bsri_product_run(c, &job);/\1if (!bsri_emulate_product(c, \&job)) bsri_product_run(c, \&job);/' \
@@ -188,6 +188,7 @@ if [ "${1:-}" = --kernels ]; then # what gathers elements, and rows of softmax: 
         section bsrsparse_kernels.cuh product-gather
         section bsrsparse_kernels.cuh sampled-gather
         echo '#undef BSRI_MMA_CODE' # no copies that are on their way
+        [ "$of" != 4 ] || for s in tiny vector few; do section bsrsparse_kernels.cuh product-$s; done
         section bsrsparse_kernels.cuh device-scores
         section bsrsparse_kernels.cuh device-softmax | sed '/bsri_dev_pack(float a, float b, int dtype) {/,/^}/d'
         section bsrsparse_kernels.cuh device-softmax-biased

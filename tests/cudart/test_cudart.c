@@ -925,7 +925,8 @@ static bsr_context *create_on_hopper(bsr_error *error) {
 
 static int tier_of(const si_kernel *k) {
     if (strstr(k->name, "softmax")) return strstr(k->name, "simt") != NULL; /* packed ones name their type: bsri_mma_f16 */
-    if (strstr(k->name, "product_tiny") || strstr(k->name, "product_vector")) return 1; /* its tiles name a type, too */
+    if (strstr(k->name, "product_tiny") || strstr(k->name, "product_few")) return 1; /* its tiles name a type, too */
+    if (strstr(k->name, "product_vector")) return 1;
     if (strstr(k->name, "wgmma") || strstr(k->name, "narrow_tma")) return 3;
     return strstr(k->name, "_mma") ? 2 : strstr(k->name, "simt") ? 1 : 0;
 }

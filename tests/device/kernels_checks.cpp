@@ -1,11 +1,13 @@
-/* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements and
-   those of softmax, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the sources, as they stand,
-   into kernels.inc and rows.inc; what they need of others is here. CHECKS: 1 products, 2 sampled products, 3 softmax. */
+/* kernels_checks.cpp: the CPU's tests of products, sampled products and softmax against the kernels that gather elements, those
+   of softmax and those of small blocks, run on the host: tests/device/warps.h. tests/test_device.sh cuts sections out of the
+   sources, as they stand, into kernels.inc and rows.inc; what they need of others is here. CHECKS: 1 products, 2 sampled
+   products, 3 softmax, 4 products of few columns of small blocks, also where rows far longer than others are cut. */
 #define BSRI_CHOOSERS
-#if CHECKS == 1
+#if CHECKS == 1 || CHECKS == 4
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #endif
 #define BSRSPARSE_IMPLEMENTATION
+#define BSRI_VECTOR_LEAST 64 /* bytes of values from which rows are cut */
 #define EMULATED(f) static int f;
 #include "bsrsparse_emulated.h"
 
@@ -79,9 +81,23 @@ static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }
 template <> struct bsri_dev_dtype<BSR_I8> {
     typedef int8_t stored;
+    static int32_t number(stored x) { return x; }
 };
-template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
-template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {
+    bsri_stored(int) {}
+};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {
+    bsri_stored(int) {}
+};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {
+    bsri_stored(int) {}
+};
+template <> struct bsri_stored<bsri_mma_f8> {
+    typedef uint8_t stored;
+    const int dtype;
+    bsri_stored(int of) : dtype(of) {}
+    float number(stored x) const { return (float)bsri_load_f64(&x, dtype, 0); }
+};
 template <class T> static uint32_t bsri_pack(float x, float y) { return bsri_dev_pack(x, y, T::DTYPE); }
 /* --- mma.sync: lane l has rows l / 4 and 8 below of words l % 4 and 4 after it, column l / 4 of the same --- */
 template <class T, class S, class W> static void emulated_mma(S (&c)[4], const W (&a)[4], W b0, W b1) {
@@ -126,6 +142,8 @@ template <class T> struct bsri_mma_parts {
     }
 };
 static char bsri_shared[1 << 18] __attribute__((aligned(1024)));
+#define bsri_tiny_shared bsri_shared
+#define bsri_few_shared bsri_shared
 #include "kernels.inc"
 
 /* --- choosing and launching --- */
@@ -149,7 +167,7 @@ static int bsri_emulate_sampled(const bsri_call *, const bsri_sampled *) { retur
 #if CHECKS != 3
 static int bsri_emulate_softmax(const bsri_call *, bsri_softmax *) { return 0; }
 #endif
-#if CHECKS != 1
+#if CHECKS != 1 && CHECKS != 4
 static int bsri_emulate_product(const bsri_call *, const bsri_product *) { return 0; }
 #endif
 #if CHECKS == 1
@@ -175,6 +193,40 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
 #undef X
         default: return wrong++, 0;
     }
+    return 1;
+}
+#include "test_product.c"
+#elif CHECKS == 4
+template <class P> static void launched(void (*kernel)(const P, bsri_gate), const void *p, int64_t grid, int threads) {
+    memset(bsri_shared, 0xff, sizeof bsri_shared);
+    launch(kernel, *(const P *)p, grid, threads, 40);
+}
+static void launch_number(int number, const void *p, int64_t grid, int threads) {
+    switch (number) {
+#define X(name, number, of, tier, type, block, costs, kernel, ...) \
+    case number: launched(&kernel<__VA_ARGS__>, p, grid, threads); break;
+        BSRI_KERNELS_LANES(X)
+#undef X
+        default: wrong++;
+    }
+}
+static int bsri_emulate_product(const bsri_call *c, const bsri_product *job) {
+    static bsri_product_params m;
+    static std::vector<char> room;
+    bsr_context gpu = like_a_gpu(c->ctx);
+    bsri_dev_product p;
+    bsri_cuda_describe(job, &p);
+    if (!BT_WANTED || !p.tiles || !p.width || !p.items || !p.br || !bsri_few_takes(&p)) return 0;
+    if (bt_below(2)) gpu.sm_count = 1; /* more rows for each warp */
+    asked = BSR_ZERO, asked.workspace_bytes = bt_below(2) ? 1 << 22 : 0;
+    room.assign(asked.workspace_bytes, (char)0xff);
+    bsri_chooser s = bsri_chooser_for(&asked);
+    s.workspace = room.data();
+    const bsri_choice best = bsri_few_choose(&gpu, &p, job->compute, &s, &m.few);
+    if (!best.kernel) return 0;
+    launch_number(best.kernel, &m, best.grid, best.threads);
+    for (int i = 0; i < 2 && best.then[i]; i++)
+        launch_number(best.then[i], (char *)&m + best.then_at, best.then_grid, best.then_threads);
     return 1;
 }
 #include "test_product.c"

@@ -141,6 +141,10 @@ template <class T> static T shuffle(T v, int from) {
 }
 template <class T> static T __shfl_xor_sync(unsigned, T v, int d) { return shuffle(v, (int)threadIdx.x % 32 ^ d); }
 template <class T> static T __shfl_sync(unsigned, T v, int from) { return shuffle(v, from); }
+template <class T> static T __shfl_down_sync(unsigned, T v, unsigned d) {
+    const int lane = (int)threadIdx.x % 32;
+    return shuffle(v, lane + (int)d < 32 ? lane + (int)d : lane);
+}
 static unsigned __ballot_sync(unsigned, bool v) {
     int each[32];
     unsigned all = 0;

@@ -75,6 +75,25 @@ static void each_vector(int type) {
             }
     CHECK(ran[0] > 0);
 }
+/* Few columns of small blocks as they lie, in each way that lanes share them: single elements, whole blocks, parts of 3 x 3,
+   pieces of rows, several rows; columns one by one, by two and by four. */
+static void each_few(int type) {
+    static const int64_t sides[][2] = {{1, 1}, {2, 2}, {3, 2}, {3, 3}, {3, 4}, {4, 4},   {5, 5},   {6, 3},
+                                       {7, 7}, {8, 4}, {8, 8}, {4, 5}, {9, 5}, {14, 14}, {15, 12}, {16, 16}};
+    const int64_t rows = attribute(cudaDevAttrMultiProcessorCount) * 8 + 5;
+    int ran[4] = {0};
+    for (auto &side : sides)
+        for (int64_t n : {1, 2, 3, 4, 8})
+            for (int layout : {ROW, COL}) {
+                if (layout == COL && n != 3 && n != 8) continue;
+                bt_case("%s, blocks of %d x %d, %d columns", bsr_dtype_name(type), (int)side[0], (int)side[1], (int)n);
+                t_spec s = spec_of(type, side[0], rows, 29, 9 * rows);
+                s.block_cols = side[1];
+                bsr_matrix a = t_matrix(&s);
+                exact_columns(&a, n, layout, 0, {0}, ran);
+            }
+    CHECK(ran[1] > 0);
+}
 /* Rows far longer than others, first, last and beside each other, between rows without blocks: few columns, and sums that several
    warps have pieces of. By the library's choice alone, without and with a workspace: tiles take such a row for a second. */
 static void each_long_row(int type) {
@@ -145,7 +164,7 @@ TEST(every_product_kernel) {
                 bsr_matrix a = t_matrix(&s);
                 exact_columns(&a, 261, ROW, trans, {0}, ran[0]);
             }
-        each_small_block(type), each_vector(type), each_long_row(type);
+        each_small_block(type), each_few(type), each_vector(type), each_long_row(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
         if (major >= 8) CHECK(ran[0][2] > 0 && ran[1][2] > 0);
