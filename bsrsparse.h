@@ -21668,13 +21668,13 @@ enum {
     X(REBLOCK_VALUES, 668, bsri_reblock_values)              \
     X(REBLOCK_ELEMENTS, 669, bsri_reblock_elements)          \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                              \
-    X(RETILE_MARK, 1001, bsri_retile_mark)                    \
-    X(RETILE_LISTS, 1002, bsri_retile_lists)                  \
-    X(RETILE_VALUES_1, 1003, bsri_retile_values<uint8_t>)     \
-    X(RETILE_VALUES_2, 1004, bsri_retile_values<uint16_t>)    \
-    X(RETILE_VALUES_4, 1005, bsri_retile_values<uint32_t>)    \
-    X(RETILE_VALUES_8, 1006, bsri_retile_values<uint2>)       \
-    X(RETILE_VALUES_16, 1007, bsri_retile_values<uint4>))     \
+    X(RETILE_MARK, 1131, bsri_retile_mark)                    \
+    X(RETILE_LISTS, 1132, bsri_retile_lists)                  \
+    X(RETILE_VALUES_1, 1133, bsri_retile_values<uint8_t>)     \
+    X(RETILE_VALUES_2, 1134, bsri_retile_values<uint16_t>)    \
+    X(RETILE_VALUES_4, 1135, bsri_retile_values<uint32_t>)    \
+    X(RETILE_VALUES_8, 1136, bsri_retile_values<uint2>)       \
+    X(RETILE_VALUES_16, 1137, bsri_retile_values<uint4>))     \
     X(VALIDATE_STAGE, 630, bsri_validate_stage)              \
     X(VALIDATE_UNIONS, 631, bsri_validate_unions)            \
     X(VALIDATE_DESCRIBE, 632, bsri_validate_describe)        \
