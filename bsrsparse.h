@@ -6878,13 +6878,17 @@ static void bsri_few_small(int isa, int compute, bsri_few *f, const char *a, con
     }
 BSRI_ACROSS_OF(v2f, v2)
 BSRI_ACROSS_OF(v2d, v2)
+BSRI_ACROSS_OF(v2i, v2)
 BSRI_ACROSS_OF(v5f, v5)
 BSRI_ACROSS_OF(v5d, v5)
+BSRI_ACROSS_OF(v5i, v5)
 #endif
 static void bsri_few_across_rows(int isa, int compute, const bsri_few *f, int64_t rows, const void *a, const void *b, int64_t t,
                                  int64_t end, int tail, void *c) {
 #if BSRI_X86
     if (compute == BSR_F64) (isa == BSR_ISA_AVX512 ? bsri_across_v5d : bsri_across_v2d)(f, rows, a, b, t, end, tail, (double *)c);
+    else if (compute == BSR_I32)
+        (isa == BSR_ISA_AVX512 ? bsri_across_v5i : bsri_across_v2i)(f, rows, a, b, t, end, tail, (uint32_t *)c);
     else (isa == BSR_ISA_AVX512 ? bsri_across_v5f : bsri_across_v2f)(f, rows, a, b, t, end, tail, (float *)c);
 #else
     (void)isa, (void)compute, (void)f, (void)rows, (void)a, (void)b, (void)t, (void)end, (void)tail, (void)c;
@@ -8000,7 +8004,8 @@ static int bsri_few_mode(const bsri_engine *e) {
         if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
         if (2 * n <= lanes && e->bc >= lanes && e->br >= 16) return BSRI_FEW_DOTS; /* b is transposed on the way */
     }
-    if (by_column || !vectors || e->kind == BSRI_LIST_SCAN) return BSRI_FEW_NONE;
+    if (by_column || e->isa == BSR_ISA_PORTABLE || e->kind == BSRI_LIST_SCAN) return BSRI_FEW_NONE;
+    if (ints && e->br >= 8 && e->bc % 4 == 0) return BSRI_FEW_NONE; /* groups are faster */
     return e->br * e->bc <= (n <= lanes ? 64 : n <= 2 * lanes ? 16 : 0) ? BSRI_FEW_ACROSS : BSRI_FEW_NONE;
 }
 
@@ -10418,7 +10423,7 @@ static int64_t bsri_sampled_prepare(const bsri_call *c, const bsri_sampled *job,
     work = bsri_max(1, bsri_stored_count(job->out) / s->rows) * s->bc;
     s->chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s->sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s->o_step = bsri_sampled_step(s, s->o_strides), s->i_step = job->input ? bsri_sampled_step(s, s->i_strides) : 0;
-    s->in_line = s->o_step && (job->beta == 0.0 || s->i_step) && s->br * s->bc <= panel && !gated;
+    s->in_line = s->o_step && (job->beta == 0.0 || s->i_step) && s->br * s->bc <= panel && s->br <= 16 && !gated;
     bsri_sampled_finish_of(s, &s->finish);
     bsri_sampled_share(c, s);
     s->chunks = bsri_ceil_div(s->rows, s->chunk);

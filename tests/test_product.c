@@ -1679,8 +1679,37 @@ TEST(matmul_backward_finite) {
         }
 }
 
+/* Few columns of integers beside small blocks: whole vectors and parts of them, exact. */
+TEST(few_integers) {
+    static const int64_t blocks[][2] = {{1, 1}, {1, 2}, {2, 2}, {3, 3}, {5, 5}, {1, 13},
+                                        {7, 2}, {16, 4}, {8, 8}, {1, 64}, {17, 1}};
+    int k;
+    for (k = 0; k < 11 * 16; k++) {
+        const int64_t *block = blocks[k % 11], n = 2 + k / 11;
+        const int isa = 1 + (int)bt_below(T_ISAS);
+        t_spec s = t_spec_of(BSR_I8, block[0], block[1], bt_range(1, 9), bt_range(1, 9), 0);
+        bsr_matrix a;
+        bsr_dense b, out;
+        bsr_exec e = t_exec(0);
+        ref_result want;
+        bt_case("blocks of %d x %d, N %d, isa %d", (int)block[0], (int)block[1], (int)n, isa);
+        s.nnz = bt_range(1, s.r * s.c), s.kind = FILL_WIDE, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+        a = t_matrix(&s);
+        b = t_random(BSR_I8, a.cols, n, bt_below(3) ? ROW : (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_WIDE);
+        out = t_output(BSR_I32, a.rows, n, (int)bt_below(LAYOUTS), NO_BATCH);
+        if (!t_context(isa)) {
+            bt_skip("this instruction set is not in this build or machine");
+            continue;
+        }
+        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, NULL, BSR_I32, 0);
+        memset(want.bound.v, 0, (size_t)(want.bound.rows * want.bound.cols) * sizeof(double));
+        if (RUN_OK(bsr_dense_mm(t_context(isa), 0, &a, &b, &out, &e))) REF_COMPARE(&out, &want, REF_MAY_BE_ZERO);
+    }
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
+        {"few_integers", few_integers},
         {"upstream_triton_kernel", upstream_triton_kernel},
         {"upstream_linear", upstream_linear},
         {"upstream_dense_bmm", upstream_dense_bmm},
