@@ -59,7 +59,7 @@ static int gm_wanted(void);
 #define GM_ARENA (size_t(256) << 20)
 #define GM_LIMIT (int64_t(1) << 20) /* of memory that is not the harness's: more is a made-up size */
 #define GM_NAMES 40
-#define GM_KERNELS 1024
+#define GM_KERNELS 2048
 #define GM_OPS 128
 #define GM_LATER ((char *)(uintptr_t(1) << 40)) /* nobody reads there */
 #define GM_SMALL (size_t(2) << 20)              /* bytes of a call's operands, with --kernels */
