@@ -23126,7 +23126,7 @@ static int bsri_few_wide(const bsri_dev_product *p, int64_t size, bsri_wanted *w
     return bsri_few_loads(p, size, 4, 1) ? 4 : 0;
 }
 /* Columns one by one: whole blocks where they are tiny, pieces of 3 x 3, else of a row; of large blocks some rows. Returns
-   whether that is a good way. */
+   whether that is a good way (note N54). */
 static int bsri_few_one(const bsri_dev_product *p, int64_t size, bsri_wanted *w) {
     const int br = (int)p->br, bc = (int)p->bc;
     int each = 1, vec = bc % 4 == 0 ? 4 : bc % 2 == 0 ? 2 : 1;

@@ -2646,27 +2646,19 @@ __global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __g
 /* >>product-few: sparse x few columns, small blocks as they lie: whole rows of blocks at once    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* N elements side by side, aligned as far as N lets them be; those of a byte or two as words, so that they stay packed until they
-   are multiplied: three of two bytes, too, as a word and what is before or behind it. */
+/* N elements side by side, aligned as far as N lets them be; those of a byte or two as words where they fill some, so that they
+   stay packed until they are multiplied. */
 template <class T, int N> struct bsri_few_pieces {
     static constexpr int BYTES = N * (int)sizeof(T), ALIGNED = BYTES & -BYTES;
-    static constexpr bool THREE = sizeof(T) == 2 && N == 3, WORDS = THREE || (sizeof(T) < 4 && BYTES % 4 == 0);
+    static constexpr bool WORDS = sizeof(T) < 4 && BYTES % 4 == 0;
     typedef typename std::conditional<WORDS, uint32_t, T>::type unit;
     typedef typename std::conditional<sizeof(T) == 1, uint8_t, uint16_t>::type bits;
-    static constexpr int EACH = (int)(sizeof(unit) / sizeof(T)), UNITS = (N + EACH - 1) / EACH;
+    static constexpr int EACH = (int)(sizeof(unit) / sizeof(T)), UNITS = N / EACH;
     static constexpr int REGISTERS = UNITS * (int)((sizeof(unit) + 3) / 4);
-    struct alignas(THREE ? 4 : ALIGNED > 16 ? 16 : ALIGNED) loaded {
+    struct alignas(ALIGNED > 16 ? 16 : ALIGNED) loaded {
         unit x[UNITS];
     } all;
-    __device__ __forceinline__ void load(const T *from) {
-        if constexpr (THREE) {
-            const bool odd = (uintptr_t)from & 2; /* the word is of the second and third */
-            const uint32_t word = *(const uint32_t *)(from + odd), rest = *(const bits *)(from + (odd ? 0 : 2));
-            all.x[0] = odd ? rest | word << 16 : word, all.x[1] = odd ? word >> 16 : rest;
-        } else {
-            all = *(const loaded *)from;
-        }
-    }
+    __device__ __forceinline__ void load(const T *from) { all = *(const loaded *)from; }
     __device__ __forceinline__ T at(int i) const {
         if constexpr (!WORDS) {
             return all.x[i];
@@ -2771,8 +2763,7 @@ template <class L> struct bsri_few_own {
     typedef bsri_few_pieces<T, WIDTH == 1 ? VEC : WIDTH> dense;
     static constexpr int REGISTERS = LOADS * dense::REGISTERS;
     static constexpr int AT_ONCE =
-        REGISTERS > 9 ? 1 : REGISTERS > 7 ? 2 : REGISTERS > 4 ? 3 : REGISTERS > 3 || dense::THREE ? 5
-        : REGISTERS > 2 || sizeof(T) == 1 ? 7 : 9;
+        REGISTERS > 9 ? 1 : REGISTERS > 7 ? 2 : REGISTERS > 4 ? 3 : REGISTERS > 3 ? 5 : REGISTERS > 2 || sizeof(T) == 1 ? 7 : 9;
     typedef bsri_few_pieces<T, L::WHOLE ? EACH * VEC : VEC> stored;
 
     static __device__ __forceinline__ void multiply(const bsri_dev_few &m, const T *a, const dense (&x)[LOADS],
