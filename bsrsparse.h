@@ -19983,7 +19983,8 @@ enum {
     BSRI_EPILOGUE_ACTIVATION,
     BSRI_EPILOGUE_INPUT,
     BSRI_EPILOGUE_ROWCOL,
-    BSRI_EPILOGUE_GENERIC
+    BSRI_EPILOGUE_GENERIC,
+    BSRI_EPILOGUE_LINES /* alpha, to rows at any address: of tiles for such only */
 };
 
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
@@ -20498,6 +20499,12 @@ struct bsri_mma_bf16_shifted : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> 
 struct bsri_mma_f16_shifted : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {
     static constexpr bool SHIFTED = true;
 };
+struct bsri_mma_i8_shifted : bsri_mma_operand<bsri_mma_i8, BSR_I8, int32_t> {
+    static constexpr bool SHIFTED = true;
+};
+struct bsri_mma_f8_shifted : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
+    static constexpr bool SHIFTED = true;
+};
 struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
 /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
 struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {};
@@ -20600,10 +20607,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
    wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
    after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
    second box. CONV: the dense operand is an image, seen through taps; instances of their own, else those of products would
-   spill. */
-template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
+   spill. LINES: rows of out stand at any address, which only the epilogue knows of. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false, bool LINES_ = false>
+struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
-    static constexpr bool CONV = CONV_;
+    static constexpr bool CONV = CONV_, LINES = LINES_;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
                          BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
                          DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
@@ -20625,6 +20633,7 @@ template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ 
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
 template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool LINES = false;
     static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
@@ -20642,7 +20651,7 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
     static constexpr int LINE = T::BYTES == 8 ? 128 : 64, STEPS = 2;
-    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
+    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 && !T::SHIFTED ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
     static constexpr int MW = MW_, KS = LINE / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
@@ -20831,6 +20840,7 @@ enum {
     BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
     BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SHIFTED,  /* by mma: pieces of the dense operand stand at any address */
+    BSRI_FOR_LINES,    /* by wgmma: rows of out stand at any address */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_NARROW_4, /* the same of u4, */
@@ -20844,6 +20854,7 @@ enum {
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SAMPLED_GATHER,
     BSRI_FOR_SAMPLED_PROMOTED,
+    BSRI_FOR_SAMPLED_SHIFTED, /* by mma: operands' lines stand at any address */
     BSRI_FOR_GROUPED, /* blocks of few rows beside weights: sampled products; */
     BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
@@ -20964,9 +20975,14 @@ enum {
     X(PRODUCT_MMA_SCALED_16_##D, n16, SCALED, MMA, D, 16, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 16, 16, 4, 128>)
 #define BSRI_KERNELS_MMA_SHIFTED_OF(X, block, n, D, ...) \
     X(PRODUCT_MMA_SHIFTED_##block##_##D, n, SHIFTED, MMA, D, block, MMA_SHIFTED, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_MMA_SHIFTED_BYTES(X, n, D, T)                  \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 32, n + 0, D, T, 32, 32, 2, 128) \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 16, n + 1, D, T, 16, 16, 4, 128)
 #define BSRI_KERNELS_MMA_SHIFTED(X, n, D, T)                        \
     BSRI_KERNELS_MMA_SHIFTED_OF(X, 32, n + 0, D, T, 32, 32, 1, 128) \
     BSRI_KERNELS_MMA_SHIFTED_OF(X, 16, n + 1, D, T, 16, 16, 2, 128)
+#define BSRI_KERNELS_LINES(X, n, D, T) \
+    X(PRODUCT_LINES_##D, n, LINES, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, false, true>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -21073,6 +21089,7 @@ enum {
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
     BSRI_KERNELS_MMA_SHIFTED(X, 950, BF16, bsri_mma_bf16_shifted)              \
+    BSRI_KERNELS_LINES(X, 954, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
     BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
@@ -21081,6 +21098,7 @@ enum {
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
     BSRI_KERNELS_MMA_SHIFTED(X, 952, F16, bsri_mma_f16_shifted)                \
+    BSRI_KERNELS_LINES(X, 955, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
     BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
@@ -21099,6 +21117,7 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_KERNELS_MMA_BYTES_16(X, 205, I8, bsri_mma_i8)                         \
+    BSRI_KERNELS_MMA_SHIFTED_BYTES(X, 956, I8, bsri_mma_i8_shifted)            \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
     BSRI_KERNELS_MMA_SCALED(X, 229, 207, I8, bsri_mma_i8_scaled)               \
     BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
@@ -21108,6 +21127,7 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
     BSRI_KERNELS_MMA_BYTES_16(X, 206, F8, bsri_mma_f8)                         \
+    BSRI_KERNELS_MMA_SHIFTED_BYTES(X, 958, F8, bsri_mma_f8_shifted)            \
     BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, 208, F8, bsri_mma_f8_scaled)) \
     BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
     BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
@@ -21120,6 +21140,9 @@ enum {
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
+#define BSRI_KERNELS_SAMPLED_SHIFTED(X, D, T, n)                                                                                 \
+    X(SAMPLED_SHIFTED_32_##D, n + 0, SAMPLED_SHIFTED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)   \
+    X(SAMPLED_SHIFTED_16_##D, n + 1, SAMPLED_SHIFTED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
@@ -21248,8 +21271,10 @@ enum {
     BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_KERNELS_WEIGHTS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350)              \
+    BSRI_KERNELS_SAMPLED_SHIFTED(X, BF16, bsri_mma_bf16_shifted, 964))                           \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360)                 \
+    BSRI_KERNELS_SAMPLED_SHIFTED(X, F16, bsri_mma_f16_shifted, 966))                             \
     BSRI_WHEN(BSRI_HAS_F32,                                                                      \
     BSRI_KERNELS_SAMPLED_MMA(X, F32, bsri_mma_f32, 232)                                          \
     BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
@@ -21739,6 +21764,7 @@ typedef struct bsri_facts {
     double limit;              /* the least estimate so far: others have to be below */
     const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
     const bsri_dev_im2col *conv;    /* the dense operand is a convolution's, or null */
+    int lines;                       /* out's rows stand at any address, for tiles that store so */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -21768,7 +21794,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY, f.stored = p, f.conv = NULL;
+    f.limit = INFINITY, f.stored = p, f.conv = NULL, f.lines = 0;
     return f;
 }
 
@@ -22024,6 +22050,7 @@ static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values
 static constexpr int64_t bsri_narrow_tma_pieces = 24 << 20;   /* bytes of values that are brought to the L2 at most, and */
 static constexpr int64_t bsri_narrow_tma_strip = 110 << 10;   /* for each strip of rows (note N17) */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
+static constexpr double bsri_sampled_shifted_more = 1.8; /* by mma, lines at any address (note N52) */
 static constexpr double bsri_wsampled_narrow = 1.6, bsri_wsampled_narrow_32 = 1.05; /* blocks of 16; of 32 */
 static constexpr double bsri_wsampled_toll_wide = 0.5;  /* of a group, in entries: tiles of 128 rows; of 64: */
 static constexpr double bsri_wsampled_toll_64 = 0.8, bsri_wsampled_toll = 1.5; /* blocks of 64; smaller ones */
@@ -22046,6 +22073,7 @@ static constexpr int32_t bsri_fixed_stages_short = 8;    /* shorter ones; */
 static constexpr int32_t bsri_fixed_stages_rs = 384;     /* blocks of 16 and 32: so much / block more (note N5) */
 static constexpr float bsri_block_stages_16 = 0.35f, bsri_block_stages_32 = 0.5f; /* what a block adds, of 16; of 32 */
 static constexpr int64_t bsri_late_clocks = 1024;        /* what CTAs miss that start last */
+static constexpr double bsri_lines_more = 1.08;          /* rows of out at any address (note N52) */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -22902,8 +22930,11 @@ static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
     if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
     return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && bsri_scales_near(p, s));
 }
-static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
-    const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_facts *f) {
+    const int of = f->conv                  ? BSRI_FOR_CONV
+                   : f->lines               ? BSRI_FOR_LINES
+                   : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED
+                                            : BSRI_FOR_PRODUCT;
     bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
     w.block = (int32_t)p->br;
     return w;
@@ -23013,7 +23044,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_wgmma_want(p, f->conv);
+    bsri_wanted w = bsri_wgmma_want(p, f);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
@@ -23107,7 +23138,7 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_wgmma_want(p, f->conv);
+    bsri_wanted w = bsri_wgmma_want(p, f);
     w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int bytes = bsr_dtype_size(p->a.dtype) == 1;
@@ -23176,9 +23207,29 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
         m->scaled |= BSRI_SCALED_APART;
     bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
-    m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
+    m->epilogue = f->lines ? BSRI_EPILOGUE_LINES : bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
     if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
     return c;
+}
+/* Sums times alpha to rows of the operands' type that stand at any address. */
+static int bsri_wgmma_to_lines(const bsri_dev_product *p) {
+    return p->br >= 64 && bsri_is_half(p->a.dtype) && p->out.dtype == p->a.dtype && p->out.col_stride == 1 &&
+           bsri_mma_linear(p) && !bsri_has_beta(p) && bsri_mma_layout(&p->out) != 1;
+}
+static bsri_estimate bsri_lines_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *of, int compute,
+                                         const bsr_plan *asked) {
+    if (!bsri_wgmma_to_lines(p)) return bsri_estimate_none(BSR_WHY_EPILOGUE);
+    bsri_facts f = *of;
+    f.lines = f.vector = 1; /* as fast as whole pieces, nearly */
+    bsri_estimate e = bsri_wgmma_estimate(ctx, p, &f, compute, asked);
+    e.ns *= bsri_lines_more;
+    return e;
+}
+static bsri_choice bsri_lines_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *of,
+                                     const bsr_plan *asked, const bsri_estimate *e, bsri_dev_wgmma *m) {
+    bsri_facts f = *of;
+    f.lines = 1;
+    return bsri_wgmma_choose(ctx, p, &f, asked, e, m);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -23202,6 +23253,7 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
+    int shifted;                    /* left and right are bsri_mma_shifted(): lines stand at any address */
     const bsri_dev_im2col *conv;    /* mat2 is a convolution's, or null */
     int64_t pixels;                 /* of all its shares */
     const bsri_dev_sampled *stored; /* blocks as they are stored */
@@ -23212,7 +23264,7 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
-    f.conv = NULL, f.pixels = 0, f.stored = p;
+    f.shifted = 0, f.conv = NULL, f.pixels = 0, f.stored = p;
     return f;
 }
 
@@ -23260,8 +23312,9 @@ static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
     return s;
 }
 
-static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block) {
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
+static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block, int shifted) {
+    const int of = shifted ? BSRI_FOR_SAMPLED_SHIFTED : BSRI_FOR_SAMPLED;
+    bsri_wanted w = bsri_want(of, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
     w.block = block;
     return bsri_find(&w);
 }
@@ -23276,12 +23329,12 @@ static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsr
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_MMA));
     double each;
     if (!e.why && f->block == 16 && f->left != 1 && bsr_dtype_size(p->mat1.dtype) < 4) e.why = BSR_WHY_DENSE;
-    if (!e.why && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
+    if (!e.why && !f->shifted && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
     if (e.why) return e;
     each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_MMA, f->block),
                           each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
-                          (double)p->reduce * (double)(p->mat1.cols / bsri_mma_sampled_step(p)),
+                          (double)p->reduce * (double)bsri_ceil_div(p->mat1.cols, bsri_mma_sampled_step(p)),
                           (f->left == 2) + (f->right == 1), 0.0);
     return e;
 }
@@ -23291,12 +23344,12 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     const int b = f->block, left = f->left, right = f->right, wide = b >= 64, step = bsri_mma_sampled_step(p);
     const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), line = step * size;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b), BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b, f->shifted), BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
     m->p = *p, m->view = p->view, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
-    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
-    m->steps = (int)(p->mat1.cols / step);
+    m->stages = f->shifted ? 2 : wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
+    m->steps = (int)bsri_ceil_div(p->mat1.cols, step);
     m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = size * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
     m->b_line = size * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
     m->a_step = left == 1 ? line : step * m->a_line, m->b_step = right == 1 ? step * m->b_line : line;
@@ -23306,6 +23359,28 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
     c.grid = p->items * m->tiles;
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
+}
+/* The same of 16-bit operands whose lines, or inner size, are no multiples of what tiles read. */
+static bsri_sampled_facts bsri_sampled_facts_shifted(const bsri_dev_sampled *p, const bsri_sampled_facts *of) {
+    bsri_sampled_facts f = *of;
+    f.left = bsri_mma_shifted(&p->mat1), f.right = bsri_mma_shifted(&p->mat2), f.shifted = 1;
+    return f;
+}
+static bsri_estimate bsri_shifted_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p,
+                                                   const bsri_sampled_facts *of, int compute, const bsr_plan *asked) {
+    if (!bsri_is_half(p->mat1.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (of->left && of->right && p->mat1.cols % bsri_mma_sampled_step(p) == 0) return bsri_estimate_none(BSR_WHY_DENSE);
+    if (!p->mat1.cols || !p->mat1.rows || !p->mat2.cols) return bsri_estimate_none(BSR_WHY_INNER);
+    const bsri_sampled_facts f = bsri_sampled_facts_shifted(p, of);
+    bsri_estimate e = bsri_mma_estimate_sampled(ctx, p, &f, compute, asked);
+    if (!e.why && !bsri_mma_sampled_instance(p, f.block, 1)) return bsri_estimate_none(BSR_WHY_CUT);
+    e.ns *= bsri_sampled_shifted_more;
+    return e;
+}
+static bsri_choice bsri_shifted_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *of,
+                                               const bsr_plan *asked, const bsri_estimate *e, bsri_dev_mma_sampled *m) {
+    const bsri_sampled_facts f = bsri_sampled_facts_shifted(p, of);
+    return bsri_mma_choose_sampled(ctx, p, &f, asked, e, m);
 }
 
 static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
@@ -24739,6 +24814,7 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 /* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, narrow_tma),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_lines_estimate, bsri_lines_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, narrow_mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
@@ -24780,6 +24856,7 @@ static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_p
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled,
                    grouped),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_shifted_estimate_sampled, bsri_shifted_choose_sampled, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,

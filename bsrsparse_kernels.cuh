@@ -460,6 +460,13 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
                  : "memory");
     return x;
 }
+/* The same, or nothing: by a predicate. Behind a jump each load would be waited for before the next (note N52). */
+__device__ __forceinline__ void bsri_dev_load16_if(uint4 &x, const char *from, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
+                 : "l"(from), "r"((uint32_t)yes)
+                 : "memory");
+}
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
@@ -2732,12 +2739,24 @@ template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
 };
 /* Elements of 16 bytes from `from` on, as many as stand before `end`; the others are zeros. */
 template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *from, const char *end) {
-    static_assert(T::BYTES == 2, "types of operands at any address");
+    static_assert(T::BYTES < 4, "types of operands at any address");
     uint32_t w[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-        if (from + 2 * e < end) w[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+    for (int e = 0; e < 16; e += T::BYTES)
+        if (from + e < end)
+            w[e / 4] |= (uint32_t)(T::BYTES == 2 ? *(const uint16_t *)(from + e) : *(const uint8_t *)(from + e)) << e % 4 * 8;
     return make_uint4(w[0], w[1], w[2], w[3]);
+}
+/* The first bytes of 16; zeros. */
+__device__ __forceinline__ uint4 bsri_mma_first(const uint4 &x, int bytes) {
+    const uint32_t w[4] = {x.x, x.y, x.z, x.w};
+    uint32_t r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int n = max(0, min(4, bytes - 4 * i));
+        r[i] = n == 4 ? w[i] : w[i] & ((1u << 8 * n) - 1);
+    }
+    return make_uint4(r[0], r[1], r[2], r[3]);
 }
 template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
@@ -2807,7 +2826,8 @@ template <class T, class L> struct bsri_mma_producer {
        comes to columns that out does not have; nothing is read from `end` on, where the operand ends. */
     __device__ __forceinline__ void dense_shifted(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *end) const {
         constexpr int COPIES = L::B_BYTES / 512, BATCH = 4; /* so many are under way at once: registers */
-        static_assert(COPIES % BATCH == 0 && (!L::B_ROWS || (PART == COPIES && BATCH * ROWS % 8 == 0)), "batches lie alike");
+        static_assert(COPIES % BATCH == 0 && (!L::B_ROWS || (PART == COPIES && BATCH * ROWS % (16 / T::BYTES) == 0)),
+                      "batches lie alike: the swizzle begins again after so many lines");
         const char *from = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
         const auto there = [&](int i) { return L::B_ROWS ? min(16, left) : left > i * (512 / L::LINE) ? 16 : 0; };
         bool ends = false;
@@ -2820,8 +2840,8 @@ template <class T, class L> struct bsri_mma_producer {
                 const int low = (int)((uintptr_t)from & 15), bytes = there(first + i);
                 const bool both = low + bytes > 16, inside = from - low + (both ? 32 : 16) <= end;
                 x[i] = y[i] = make_uint4(0, 0, 0, 0), lows |= (uint32_t)low << 4 * i, ends |= bytes > 0 && !inside;
-                if (bytes > 0 && inside) x[i] = bsri_dev_load16(from - low);
-                if (bytes > 0 && inside && both) y[i] = bsri_dev_load16(from - low + 16);
+                bsri_dev_load16_if(x[i], from - low, bytes > 0 && inside);
+                bsri_dev_load16_if(y[i], from - low + 16, bytes > 0 && inside && both);
             }
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
@@ -3571,7 +3591,7 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
             word = __ballot_sync(~0u, mask >> row & 1);
         }
         uint32_t have = word >> (entry & 31); /* a slice is an entry */
-        if (T::SCALED && bits) have = 0 - (have & 1); /* or a stage is of one */
+        if ((T::SCALED || (T::SHIFTED && T::BYTES == 1)) && bits) have = 0 - (have & 1); /* or a stage is of one */
         have &= (1u << L::E) - 1;
         const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
         /* also with nothing to do: else a warp could give a stage back twice before the others have once */
@@ -6588,6 +6608,37 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         }
     }
 }
+/* 16 rows times alpha to lines of 16-bit elements at any address, 64 columns at a time: a lane stores its word of a box, or the
+   second half of the word before it with the first of its own. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_store_lines(const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t, uint32_t spare,
+                                                       const float (&sum)[L::TN / 2]) {
+    const uint32_t lane = bsri_dev_thread() % 32, place = bsri_wgmma_box<L>::place(spare, true);
+    const bsri_dev_operand &out = f.operand[4];
+#pragma unroll 1
+    for (int n = 0; n < t.cols; n += 64) {
+        const int rest = min(64, t.cols - n) - 2 * (int)lane; /* columns from this lane's two on */
+        char *to = (char *)out.data + 2 * (t.row * out.rs + t.col + n + 2 * lane);
+        __syncwarp(); /* the box before has been read */
+#pragma unroll
+        for (int i = 0; i < 64; i += 32) {
+            float x[16];
+            bsri_wgmma_piece<0, L::TN / 32>(x, sum, n + i, f.alpha);
+            bsri_wgmma_stage_out<T, L>(place, x, true, i);
+        }
+        __syncwarp();
+#pragma unroll 4
+        for (int r = 0; r < 16; r++, to += 2 * out.rs) {
+            const uint32_t word = bsri_mma_read32(spare + r * 128 + ((lane / 4 ^ (r & 7)) << 4) + lane % 4 * 4);
+            const uint32_t before = __shfl_up_sync(~0u, word, 1);
+            const bool odd = (uintptr_t)to & 2;
+            if (!odd && rest > 1) *(uint32_t *)to = word;
+            if (odd && lane && rest > 0) *(uint32_t *)(to - 2) = before >> 16 | word << 16;
+            if (odd ? !lane && rest > 0 : rest == 1) *(uint16_t *)to = (uint16_t)word;
+            if (odd && rest == 2) ((uint16_t *)to)[1] = (uint16_t)(word >> 16);
+        }
+    }
+}
 /* What an epilogue wants before the last products are done: where its strip of 16 rows is, and what is added there is asked for.
    spare: what warps have beside the stages. */
 template <class T, class L>
@@ -6649,6 +6700,8 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         else if (m.epilogue == BSRI_EPILOGUE_INPUT) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_INPUT, T, L>(m, f, terms, at, sum);
         else if (m.epilogue == BSRI_EPILOGUE_STORE) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_STORE, T, L>(m, f, terms, at, sum);
         else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, T, L>(m, f, terms, at, sum);
+    } else if constexpr (L::LINES) {
+        bsri_wgmma_store_lines<T, L>(f, terms, at, sum);
     } else { /* what is last here the compiler puts nearest to the loop that multiplies */
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, T, L>(m, f, terms, at, sum);
@@ -6860,9 +6913,9 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* The table of barriers, the map of shared memory and the order stand at the kernel's head, behind the mainloops: look for
    "bsri_product_wgmma: a CTA". */
 
-template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_>
-struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_, bool LINES_>
+struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_, LINES_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_, LINES_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
@@ -7452,6 +7505,122 @@ __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled
         }
     }
 }
+/* Pieces of a stage whose lines stand at any address: what this lane brings of one, by two aligned loads each, while the stage
+   before is multiplied. Behind the last product there are zeros, in both operands; nothing is read from where one ends. */
+template <class T, class L, int FIRST, int MOST> struct bsri_mma_sampled_pieces {
+    static constexpr int ALONG = L::LINE / 16, DOWN = L::MW * T::BYTES / 16, ACROSS = L::BN * T::BYTES / 16; /* of a line */
+    static constexpr int EIGHT = 16 / T::BYTES;
+    const char *from[MOST], *a_end, *b_end;
+    uint32_t place[MOST]; /* in a stage; above bit 24 the first product */
+    uint4 x[MOST], y[MOST];
+    uint64_t lows; /* bytes from an aligned piece to the one that is wanted, four bits each */
+    int copies, a_copies, warps;
+
+    __device__ __forceinline__ void begin(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s, const char *a_ends,
+                                          const char *b_ends) {
+        const int lane = threadIdx.x % 32, line = lane / ALONG, piece = lane % ALONG;
+        const char *const a = (const char *)m.p.mat1.data + s.a, *const b = (const char *)m.p.mat2.data + s.b;
+        warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), a_end = a_ends, b_end = b_ends;
+        copies = a_copies + m.n_warps * (L::B_BYTES / 512);
+#pragma unroll
+        for (int n = 0; n < MOST; n++) {
+            const int all = threadIdx.x / 32 + (FIRST + n) * warps, of_b = all - a_copies;
+            const int c = of_b < 0 ? all : of_b, each = (of_b < 0 ? L::A_BYTES : L::B_BYTES) / 512, w = c / each, i = c % each;
+            uint32_t to = w * each * 512, k = piece * EIGHT;
+            from[n] = a;
+            if (of_b < 0 && m.a_trans) {
+                const int down = lane % DOWN;
+                k = i * (32 / DOWN) + lane / DOWN, to += bsri_swizzle<DOWN * 16>(k, down);
+                from[n] = a + w * (DOWN * 16) + k * m.a_line + down * 16;
+            } else if (of_b < 0) {
+                const int row = i * (32 / ALONG) + line;
+                to += bsri_swizzle<L::LINE>(row, piece), from[n] = a + (int64_t)(w * L::MW + row) * m.a_line + piece * 16;
+            } else if (all < copies && L::B_ROWS) {
+                const int across = lane % ACROSS;
+                k = i * (32 / ACROSS) + lane / ACROSS, to += k * L::B_LINE + ((across ^ bsri_swizzle_b<T, L>(k)) << 4);
+                from[n] = b + s.column[w * 64 + across * EIGHT] + k * m.b_line;
+            } else if (all < copies) {
+                const int column = i * (32 / ALONG) + line;
+                to += bsri_swizzle<L::LINE>(column, piece), from[n] = b + s.column[w * 64 + column] + piece * 16;
+            }
+            place[n] = to + (of_b < 0 ? 0 : m.m_warps * L::A_BYTES) | k << 24;
+        }
+    }
+    __device__ __forceinline__ bool is_a(int n) const { return (int)threadIdx.x / 32 + (FIRST + n) * warps < a_copies; }
+    /* Bytes of piece n that are there, of so many products. */
+    __device__ __forceinline__ int there(const bsri_dev_mma_sampled &m, int n, int64_t products) const {
+        const int rest = (int)bsri_min(products, L::KS) - (int)(place[n] >> 24);
+        if ((int)threadIdx.x / 32 + (FIRST + n) * warps >= copies) return 0;
+        return (is_a(n) ? m.a_trans : L::B_ROWS) ? rest > 0 ? 16 : 0 : max(0, min(rest, EIGHT)) * T::BYTES;
+    }
+    /* Asks for step `step`, of which `products` are left. */
+    __device__ __forceinline__ void load(const bsri_dev_mma_sampled &m, int step, int64_t products) {
+        lows = 0;
+#pragma unroll
+        for (int n = 0; n < MOST; n++) {
+            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
+            const int low = (int)((uintptr_t)at & 15), bytes = there(m, n, products);
+            const bool both = low + bytes > 16, yes = bytes > 0 && at - low + (both ? 32 : 16) <= end;
+            x[n] = y[n] = make_uint4(0, 0, 0, 0), lows |= (uint64_t)low << 4 * n;
+            bsri_dev_load16_if(x[n], at - low, yes), bsri_dev_load16_if(y[n], at - low + 16, yes && both);
+        }
+    }
+    /* Lays them down in a stage. */
+    __device__ __forceinline__ void store(const bsri_dev_mma_sampled &m, uint32_t to, int step, int64_t products) {
+        bool ends = false;
+#pragma unroll
+        for (int n = 0; n < MOST; n++) {
+            const int low = (int)(lows >> 4 * n & 15), bytes = there(m, n, products);
+            if ((int)threadIdx.x / 32 + (FIRST + n) * warps >= copies) continue;
+            uint4 v = bsri_shifted(x[n], y[n], low);
+            if (bytes < 16) v = bsri_mma_first(v, bytes);
+            bsri_mma_put16(to + (place[n] & 0xffffff), v);
+            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
+            ends |= bytes > 0 && at - low + (low + bytes > 16 ? 32 : 16) > end;
+        }
+        if (!ends) return;
+#pragma unroll
+        for (int n = 0; n < MOST; n++) { /* the operand's last ones, by elements */
+            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
+            const int bytes = there(m, n, products);
+            if (bytes > 0 && at + 32 > end)
+                bsri_mma_put16(to + (place[n] & 0xffffff), bsri_mma_piece<T>(at, at + bytes < end ? at + bytes : end));
+        }
+    }
+};
+/* All products of the CTA's tile, lines at any address. Two stages: one barrier a step. A lane has five pieces of a stage; in
+   CTAs of four warps nine: the last four are asked for when the others have come, for there are no more registers. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_shifted(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
+                                                         const bsri_mma_sampled_storage &s, uint32_t base, int64_t whole) {
+    const bsr_dense *const a = &m.p.mat1, *const b = &m.p.mat2;
+    const int warp = threadIdx.x / 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps;
+    const auto end = [&](const bsr_dense *d) {
+        return (const char *)d->data + (bsri_dense_offset(&m.p.whole, whole, d) + (d->rows - 1) * d->row_stride +
+                                        (d->cols - 1) * d->col_stride + 1) * T::BYTES;
+    };
+    const char *const a_end = end(a), *const b_end = end(b);
+    const auto others = [&](uint32_t to, int step, int64_t products) {
+        bsri_mma_sampled_pieces<T, L, 5, 4> more;
+        if (blockDim.x == 256) return;
+        more.begin(m, s, a_end, b_end), more.load(m, step, products), more.store(m, to, step, products);
+    };
+    bsri_mma_sampled_pieces<T, L, 0, 5> pieces;
+    pieces.begin(m, s, a_end, b_end);
+    int64_t left = a->cols;
+    if (m.steps) pieces.load(m, 0, left), pieces.store(m, base, 0, left), others(base, 0, left);
+#pragma unroll 1
+    for (int i = 0; i < m.steps; i++) {
+        const uint32_t at = base + i % 2 * m.stage_bytes;
+        left -= L::KS;
+        pieces.load(m, i + 1, left); /* of none: nothing */
+        __syncthreads(); /* the stage is there for all, and the one before it is used up */
+        bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
+                                          m.a_trans, 0, bsri_mma_formats<T>(a->dtype, b->dtype));
+        const uint32_t next = base + (i + 1) % 2 * m.stage_bytes;
+        if (left > 0) pieces.store(m, next, i + 1, left), others(next, i + 1, left);
+    }
+}
 /* All products of the CTA's tile. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
@@ -7579,6 +7748,9 @@ __device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampl
      the end      one: all have multiplied, stages may be written
    Sums: as mma.sync has them (see bsri_product_mma); for f32, f64 and bytes see place() there.
 
+   T::SHIFTED: lines of operands stand at any address; pieces come by way of registers while the step before is multiplied
+   (bsri_mma_sampled_pieces), to two stages in turn. The inner size is any.
+
    Order: 1. The tile's block row by bisection, its blocks, each column's place in mat2.
           2. m.stages - 1 steps of KS products are asked for by cp.async.
           3. Step by step: wait, ask for the step m.stages - 1 further on, multiply.
@@ -7620,7 +7792,11 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
                 s.b = bsri_dense_offset(&p.whole, whole, &p.mat2) * T::BYTES;
             }
             __syncthreads();
-            if (m.b_rows) bsri_mma_sampled_mainloop<T, typename L::by_rows>(sum, m, s, base);
+            if constexpr (T::SHIFTED) {
+                const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
+                if (m.b_rows) bsri_mma_sampled_shifted<T, typename L::by_rows>(sum, m, s, base, whole);
+                else bsri_mma_sampled_shifted<T, L>(sum, m, s, base, whole);
+            } else if (m.b_rows) bsri_mma_sampled_mainloop<T, typename L::by_rows>(sum, m, s, base);
             else bsri_mma_sampled_mainloop<T, L>(sum, m, s, base);
         }
         __syncthreads();
