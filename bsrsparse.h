@@ -20651,7 +20651,7 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
     static constexpr int LINE = T::BYTES == 8 ? 128 : 64, STEPS = 2;
-    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 && !T::SHIFTED ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
+    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
     static constexpr int MW = MW_, KS = LINE / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
@@ -20854,7 +20854,6 @@ enum {
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SAMPLED_GATHER,
     BSRI_FOR_SAMPLED_PROMOTED,
-    BSRI_FOR_SAMPLED_SHIFTED, /* by mma: operands' lines stand at any address */
     BSRI_FOR_GROUPED, /* blocks of few rows beside weights: sampled products; */
     BSRI_FOR_GATED,   /* gated units */
     BSRI_FOR_SOFTMAX,
@@ -21140,9 +21139,6 @@ enum {
 #define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
-#define BSRI_KERNELS_SAMPLED_SHIFTED(X, D, T, n)                                                                                 \
-    X(SAMPLED_SHIFTED_32_##D, n + 0, SAMPLED_SHIFTED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)   \
-    X(SAMPLED_SHIFTED_16_##D, n + 1, SAMPLED_SHIFTED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
@@ -21271,10 +21267,8 @@ enum {
     BSRI_KERNELS_GATHERS(X)                                                                      \
     BSRI_KERNELS_WEIGHTS(X)                                                                      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350)              \
-    BSRI_KERNELS_SAMPLED_SHIFTED(X, BF16, bsri_mma_bf16_shifted, 964))                           \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360)                 \
-    BSRI_KERNELS_SAMPLED_SHIFTED(X, F16, bsri_mma_f16_shifted, 966))                             \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
     BSRI_WHEN(BSRI_HAS_F32,                                                                      \
     BSRI_KERNELS_SAMPLED_MMA(X, F32, bsri_mma_f32, 232)                                          \
     BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
@@ -22050,7 +22044,6 @@ static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values
 static constexpr int64_t bsri_narrow_tma_pieces = 24 << 20;   /* bytes of values that are brought to the L2 at most, and */
 static constexpr int64_t bsri_narrow_tma_strip = 110 << 10;   /* for each strip of rows (note N17) */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
-static constexpr double bsri_sampled_shifted_more = 1.8; /* by mma, lines at any address (note N52) */
 static constexpr double bsri_wsampled_narrow = 1.6, bsri_wsampled_narrow_32 = 1.05; /* blocks of 16; of 32 */
 static constexpr double bsri_wsampled_toll_wide = 0.5;  /* of a group, in entries: tiles of 128 rows; of 64: */
 static constexpr double bsri_wsampled_toll_64 = 0.8, bsri_wsampled_toll = 1.5; /* blocks of 64; smaller ones */
@@ -23253,7 +23246,6 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 typedef struct bsri_sampled_facts {
     int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
     double density;
-    int shifted;                    /* left and right are bsri_mma_shifted(): lines stand at any address */
     const bsri_dev_im2col *conv;    /* mat2 is a convolution's, or null */
     int64_t pixels;                 /* of all its shares */
     const bsri_dev_sampled *stored; /* blocks as they are stored */
@@ -23264,7 +23256,7 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
     bsri_sampled_facts f;
     f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
     f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
-    f.shifted = 0, f.conv = NULL, f.pixels = 0, f.stored = p;
+    f.conv = NULL, f.pixels = 0, f.stored = p;
     return f;
 }
 
@@ -23312,9 +23304,8 @@ static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
     return s;
 }
 
-static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block, int shifted) {
-    const int of = shifted ? BSRI_FOR_SAMPLED_SHIFTED : BSRI_FOR_SAMPLED;
-    bsri_wanted w = bsri_want(of, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
+static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block) {
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
     w.block = block;
     return bsri_find(&w);
 }
@@ -23329,12 +23320,12 @@ static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsr
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_MMA));
     double each;
     if (!e.why && f->block == 16 && f->left != 1 && bsr_dtype_size(p->mat1.dtype) < 4) e.why = BSR_WHY_DENSE;
-    if (!e.why && !f->shifted && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
+    if (!e.why && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
     if (e.why) return e;
     each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_MMA, f->block),
                           each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
-                          (double)p->reduce * (double)bsri_ceil_div(p->mat1.cols, bsri_mma_sampled_step(p)),
+                          (double)p->reduce * (double)(p->mat1.cols / bsri_mma_sampled_step(p)),
                           (f->left == 2) + (f->right == 1), 0.0);
     return e;
 }
@@ -23344,12 +23335,12 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     const int b = f->block, left = f->left, right = f->right, wide = b >= 64, step = bsri_mma_sampled_step(p);
     const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), line = step * size;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b, f->shifted), BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b), BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
     m->p = *p, m->view = p->view, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
-    m->stages = f->shifted ? 2 : wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
-    m->steps = (int)bsri_ceil_div(p->mat1.cols, step);
+    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
+    m->steps = (int)(p->mat1.cols / step);
     m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = size * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
     m->b_line = size * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
     m->a_step = left == 1 ? line : step * m->a_line, m->b_step = right == 1 ? step * m->b_line : line;
@@ -23360,29 +23351,6 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     c.grid = p->items * m->tiles;
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
 }
-/* The same of 16-bit operands whose lines, or inner size, are no multiples of what tiles read. */
-static bsri_sampled_facts bsri_sampled_facts_shifted(const bsri_dev_sampled *p, const bsri_sampled_facts *of) {
-    bsri_sampled_facts f = *of;
-    f.left = bsri_mma_shifted(&p->mat1), f.right = bsri_mma_shifted(&p->mat2), f.shifted = 1;
-    return f;
-}
-static bsri_estimate bsri_shifted_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p,
-                                                   const bsri_sampled_facts *of, int compute, const bsr_plan *asked) {
-    if (!bsri_is_half(p->mat1.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (of->left && of->right && p->mat1.cols % bsri_mma_sampled_step(p) == 0) return bsri_estimate_none(BSR_WHY_DENSE);
-    if (!p->mat1.cols || !p->mat1.rows || !p->mat2.cols) return bsri_estimate_none(BSR_WHY_INNER);
-    const bsri_sampled_facts f = bsri_sampled_facts_shifted(p, of);
-    bsri_estimate e = bsri_mma_estimate_sampled(ctx, p, &f, compute, asked);
-    if (!e.why && !bsri_mma_sampled_instance(p, f.block, 1)) return bsri_estimate_none(BSR_WHY_CUT);
-    e.ns *= bsri_sampled_shifted_more;
-    return e;
-}
-static bsri_choice bsri_shifted_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *of,
-                                               const bsr_plan *asked, const bsri_estimate *e, bsri_dev_mma_sampled *m) {
-    const bsri_sampled_facts f = bsri_sampled_facts_shifted(p, of);
-    return bsri_mma_choose_sampled(ctx, p, &f, asked, e, m);
-}
-
 static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
                                                   int compute, const bsr_plan *asked) {
     const bsri_dev_sampled *const p = f->stored;
@@ -24856,7 +24824,6 @@ static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_p
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_grouped_estimate_sampled, bsri_grouped_choose_sampled,
                    grouped),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_shifted_estimate_sampled, bsri_shifted_choose_sampled, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_gather_estimate_sampled, bsri_gather_choose_sampled, gather)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,

@@ -2747,17 +2747,6 @@ template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *f
             w[e / 4] |= (uint32_t)(T::BYTES == 2 ? *(const uint16_t *)(from + e) : *(const uint8_t *)(from + e)) << e % 4 * 8;
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
-/* The first bytes of 16; zeros. */
-__device__ __forceinline__ uint4 bsri_mma_first(const uint4 &x, int bytes) {
-    const uint32_t w[4] = {x.x, x.y, x.z, x.w};
-    uint32_t r[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int n = max(0, min(4, bytes - 4 * i));
-        r[i] = n == 4 ? w[i] : w[i] & ((1u << 8 * n) - 1);
-    }
-    return make_uint4(r[0], r[1], r[2], r[3]);
-}
 template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
         b_to;               /* shared memory: stages, barriers, this lane's first piece of values and of a dense slice */
@@ -7505,122 +7494,6 @@ __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled
         }
     }
 }
-/* Pieces of a stage whose lines stand at any address: what this lane brings of one, by two aligned loads each, while the stage
-   before is multiplied. Behind the last product there are zeros, in both operands; nothing is read from where one ends. */
-template <class T, class L, int FIRST, int MOST> struct bsri_mma_sampled_pieces {
-    static constexpr int ALONG = L::LINE / 16, DOWN = L::MW * T::BYTES / 16, ACROSS = L::BN * T::BYTES / 16; /* of a line */
-    static constexpr int EIGHT = 16 / T::BYTES;
-    const char *from[MOST], *a_end, *b_end;
-    uint32_t place[MOST]; /* in a stage; above bit 24 the first product */
-    uint4 x[MOST], y[MOST];
-    uint64_t lows; /* bytes from an aligned piece to the one that is wanted, four bits each */
-    int copies, a_copies, warps;
-
-    __device__ __forceinline__ void begin(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s, const char *a_ends,
-                                          const char *b_ends) {
-        const int lane = threadIdx.x % 32, line = lane / ALONG, piece = lane % ALONG;
-        const char *const a = (const char *)m.p.mat1.data + s.a, *const b = (const char *)m.p.mat2.data + s.b;
-        warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), a_end = a_ends, b_end = b_ends;
-        copies = a_copies + m.n_warps * (L::B_BYTES / 512);
-#pragma unroll
-        for (int n = 0; n < MOST; n++) {
-            const int all = threadIdx.x / 32 + (FIRST + n) * warps, of_b = all - a_copies;
-            const int c = of_b < 0 ? all : of_b, each = (of_b < 0 ? L::A_BYTES : L::B_BYTES) / 512, w = c / each, i = c % each;
-            uint32_t to = w * each * 512, k = piece * EIGHT;
-            from[n] = a;
-            if (of_b < 0 && m.a_trans) {
-                const int down = lane % DOWN;
-                k = i * (32 / DOWN) + lane / DOWN, to += bsri_swizzle<DOWN * 16>(k, down);
-                from[n] = a + w * (DOWN * 16) + k * m.a_line + down * 16;
-            } else if (of_b < 0) {
-                const int row = i * (32 / ALONG) + line;
-                to += bsri_swizzle<L::LINE>(row, piece), from[n] = a + (int64_t)(w * L::MW + row) * m.a_line + piece * 16;
-            } else if (all < copies && L::B_ROWS) {
-                const int across = lane % ACROSS;
-                k = i * (32 / ACROSS) + lane / ACROSS, to += k * L::B_LINE + ((across ^ bsri_swizzle_b<T, L>(k)) << 4);
-                from[n] = b + s.column[w * 64 + across * EIGHT] + k * m.b_line;
-            } else if (all < copies) {
-                const int column = i * (32 / ALONG) + line;
-                to += bsri_swizzle<L::LINE>(column, piece), from[n] = b + s.column[w * 64 + column] + piece * 16;
-            }
-            place[n] = to + (of_b < 0 ? 0 : m.m_warps * L::A_BYTES) | k << 24;
-        }
-    }
-    __device__ __forceinline__ bool is_a(int n) const { return (int)threadIdx.x / 32 + (FIRST + n) * warps < a_copies; }
-    /* Bytes of piece n that are there, of so many products. */
-    __device__ __forceinline__ int there(const bsri_dev_mma_sampled &m, int n, int64_t products) const {
-        const int rest = (int)bsri_min(products, L::KS) - (int)(place[n] >> 24);
-        if ((int)threadIdx.x / 32 + (FIRST + n) * warps >= copies) return 0;
-        return (is_a(n) ? m.a_trans : L::B_ROWS) ? rest > 0 ? 16 : 0 : max(0, min(rest, EIGHT)) * T::BYTES;
-    }
-    /* Asks for step `step`, of which `products` are left. */
-    __device__ __forceinline__ void load(const bsri_dev_mma_sampled &m, int step, int64_t products) {
-        lows = 0;
-#pragma unroll
-        for (int n = 0; n < MOST; n++) {
-            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
-            const int low = (int)((uintptr_t)at & 15), bytes = there(m, n, products);
-            const bool both = low + bytes > 16, yes = bytes > 0 && at - low + (both ? 32 : 16) <= end;
-            x[n] = y[n] = make_uint4(0, 0, 0, 0), lows |= (uint64_t)low << 4 * n;
-            bsri_dev_load16_if(x[n], at - low, yes), bsri_dev_load16_if(y[n], at - low + 16, yes && both);
-        }
-    }
-    /* Lays them down in a stage. */
-    __device__ __forceinline__ void store(const bsri_dev_mma_sampled &m, uint32_t to, int step, int64_t products) {
-        bool ends = false;
-#pragma unroll
-        for (int n = 0; n < MOST; n++) {
-            const int low = (int)(lows >> 4 * n & 15), bytes = there(m, n, products);
-            if ((int)threadIdx.x / 32 + (FIRST + n) * warps >= copies) continue;
-            uint4 v = bsri_shifted(x[n], y[n], low);
-            if (bytes < 16) v = bsri_mma_first(v, bytes);
-            bsri_mma_put16(to + (place[n] & 0xffffff), v);
-            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
-            ends |= bytes > 0 && at - low + (low + bytes > 16 ? 32 : 16) > end;
-        }
-        if (!ends) return;
-#pragma unroll
-        for (int n = 0; n < MOST; n++) { /* the operand's last ones, by elements */
-            const char *const at = from[n] + step * (is_a(n) ? m.a_step : m.b_step), *const end = is_a(n) ? a_end : b_end;
-            const int bytes = there(m, n, products);
-            if (bytes > 0 && at + 32 > end)
-                bsri_mma_put16(to + (place[n] & 0xffffff), bsri_mma_piece<T>(at, at + bytes < end ? at + bytes : end));
-        }
-    }
-};
-/* All products of the CTA's tile, lines at any address. Two stages: one barrier a step. A lane has five pieces of a stage; in
-   CTAs of four warps nine: the last four are asked for when the others have come, for there are no more registers. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_mma_sampled_shifted(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
-                                                         const bsri_mma_sampled_storage &s, uint32_t base, int64_t whole) {
-    const bsr_dense *const a = &m.p.mat1, *const b = &m.p.mat2;
-    const int warp = threadIdx.x / 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps;
-    const auto end = [&](const bsr_dense *d) {
-        return (const char *)d->data + (bsri_dense_offset(&m.p.whole, whole, d) + (d->rows - 1) * d->row_stride +
-                                        (d->cols - 1) * d->col_stride + 1) * T::BYTES;
-    };
-    const char *const a_end = end(a), *const b_end = end(b);
-    const auto others = [&](uint32_t to, int step, int64_t products) {
-        bsri_mma_sampled_pieces<T, L, 5, 4> more;
-        if (blockDim.x == 256) return;
-        more.begin(m, s, a_end, b_end), more.load(m, step, products), more.store(m, to, step, products);
-    };
-    bsri_mma_sampled_pieces<T, L, 0, 5> pieces;
-    pieces.begin(m, s, a_end, b_end);
-    int64_t left = a->cols;
-    if (m.steps) pieces.load(m, 0, left), pieces.store(m, base, 0, left), others(base, 0, left);
-#pragma unroll 1
-    for (int i = 0; i < m.steps; i++) {
-        const uint32_t at = base + i % 2 * m.stage_bytes;
-        left -= L::KS;
-        pieces.load(m, i + 1, left); /* of none: nothing */
-        __syncthreads(); /* the stage is there for all, and the one before it is used up */
-        bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
-                                          m.a_trans, 0, bsri_mma_formats<T>(a->dtype, b->dtype));
-        const uint32_t next = base + (i + 1) % 2 * m.stage_bytes;
-        if (left > 0) pieces.store(m, next, i + 1, left), others(next, i + 1, left);
-    }
-}
 /* All products of the CTA's tile. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
@@ -7748,9 +7621,6 @@ __device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampl
      the end      one: all have multiplied, stages may be written
    Sums: as mma.sync has them (see bsri_product_mma); for f32, f64 and bytes see place() there.
 
-   T::SHIFTED: lines of operands stand at any address; pieces come by way of registers while the step before is multiplied
-   (bsri_mma_sampled_pieces), to two stages in turn. The inner size is any.
-
    Order: 1. The tile's block row by bisection, its blocks, each column's place in mat2.
           2. m.stages - 1 steps of KS products are asked for by cp.async.
           3. Step by step: wait, ask for the step m.stages - 1 further on, multiply.
@@ -7792,11 +7662,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
                 s.b = bsri_dense_offset(&p.whole, whole, &p.mat2) * T::BYTES;
             }
             __syncthreads();
-            if constexpr (T::SHIFTED) {
-                const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
-                if (m.b_rows) bsri_mma_sampled_shifted<T, typename L::by_rows>(sum, m, s, base, whole);
-                else bsri_mma_sampled_shifted<T, L>(sum, m, s, base, whole);
-            } else if (m.b_rows) bsri_mma_sampled_mainloop<T, typename L::by_rows>(sum, m, s, base);
+            if (m.b_rows) bsri_mma_sampled_mainloop<T, typename L::by_rows>(sum, m, s, base);
             else bsri_mma_sampled_mainloop<T, L>(sum, m, s, base);
         }
         __syncthreads();

@@ -24,7 +24,6 @@ DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv"),
           "devicescales": ("scales_checks", "--scales"),
           "deviceshifted": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted"),
           "devicelines": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted", "--wgmma"),
-          "devicesampled": ("scales_checks-DTEST_SAMPLED", "--scales", "--sampled"),
           "devicemasks": ("masks_checks", "--masks"),
           "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too

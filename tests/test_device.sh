@@ -112,8 +112,6 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     shift
     sed -e 's/^\( *\)BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));/\1if (step == BSRI_PLAN_AND_RUN \&\& bsri_emulate_product(c, \&job, \&key)) return BSR_OK;/' \
         -e 's/^\(static bsr_status bsri_product_start(.*\)/EMULATED(bsri_emulate_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key))\n\1/' \
-        -e 's/^\( *\)bsri_sampled_run(c, &job);/\1if (!bsri_emulate_sampled(c, \&job)) bsri_sampled_run(c, \&job);/' \
-        -e 's/^\(static bsr_status bsri_sampled_start(.*\)/EMULATED(bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job))\n\1/' \
         bsrsparse.h > "$w/bsrsparse_emulated.h"
     {
         section bsrsparse_kernels.cuh device-numbers
@@ -131,7 +129,6 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
         section bsrsparse_kernels.cuh product-mma-load
         section bsrsparse_kernels.cuh product-mma-multiply
         section bsrsparse_kernels.cuh product-mma
-        section bsrsparse_kernels.cuh sampled-mma
         from bsrsparse_kernels.cuh '^__device__ __forceinline__ void bsri_tensor_item' '^/. -----'
         for s in schedule lists load epilogue mainloop; do section bsrsparse_kernels.cuh product-wgmma-$s; done
         section bsrsparse_kernels.cuh product-wgmma
@@ -148,7 +145,6 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
     [ "${1:-}" != --shifted ] || { test=-DTEST_SHIFTED && shift; } # test_product.c: operands, or rows of out, at any address
-    [ "${1:-}" != --sampled ] || { test=-DTEST_SAMPLED && shift; } # test_sampled.c: the same of sampled products
     build scales_checks "scales_checks$test" -O2 $test
     if [ -n "$each" ]; then # the two closing lines are one
         "$w/scales_checks$test" "$@" > "$w/mma" 2>&1 || [ $? -eq 1 ] || echo "FAIL mma.sync ended badly, 1 failed," >> "$w/mma"

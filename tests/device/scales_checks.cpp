@@ -441,43 +441,6 @@ static int bsri_emulate_product(const bsri_call *c, const bsri_product *asked, c
     bt.random = before;
     return done;
 }
-static int bsri_emulate_sampled(const bsri_call *c, const bsri_sampled *job) {
-#ifdef TEST_SAMPLED
-    static bsri_sampled_params m;
-    const uint64_t before = bt.random;
-    const bsr_plan any = BSR_ZERO;
-    bsr_context gpu = *c->ctx;
-    bsri_dev_sampled q, tiles;
-    if (!BT_WANTED || !bsri_is_half(job->mat1->dtype) || !job->out->nnz) return 0;
-    memset(&q, 0, sizeof q), q.out = *job->out, q.alpha = job->alpha, q.beta = job->beta;
-    q.mat1 = laid(job->mat1, bt_below(2) > 0, bt_below(3) ? 1 : 8);
-    q.mat2 = laid(job->mat2, bt_below(2) > 0, bt_below(3) ? 1 : 8);
-    if (job->input && job->beta != 0) q.input = *job->input, q.has_input = 1, bsri_value_strides(job->input, q.i_strides);
-    bsri_value_strides(job->out, q.o_strides), q.view = bsri_view_of(1, 1);
-    q.whole = job->batch, q.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
-    q.items = q.out_batch.count, q.reduce = bsri_reduce_count(&q.whole, &q.out_batch);
-    gpu.sm_count = 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = BSRI_TIER_MMA, gpu.cc_major = 9;
-    const bsri_dev_sampled *const seen = bsri_tiled_sampled(&q, &tiles);
-    bsri_sampled_facts f = bsri_sampled_facts_of(seen);
-    f.stored = &q;
-    bsri_estimate e = bsri_estimate_none(BSR_WHY_LIST_KIND);
-    if (q.items && q.reduce) e = bsri_shifted_estimate_sampled(&gpu, seen, &f, job->compute, &any);
-    bt.random = before;
-    if (e.why) return 0;
-    const bsri_choice choice = bsri_shifted_choose_sampled(&gpu, seen, &f, &any, &e, &m.mma);
-    ran[choice.kernel]++;
-    switch (choice.kernel) {
-#define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
-    case number: return !launched(&kernel<__VA_ARGS__>, &m, &choice);
-        BSRI_KERNELS_SAMPLED_SHIFTED(BSRI_X, BF16, bsri_mma_bf16_shifted, 964)
-        BSRI_KERNELS_SAMPLED_SHIFTED(BSRI_X, F16, bsri_mma_f16_shifted, 966)
-#undef BSRI_X
-        default: return ran[choice.kernel]--, 0;
-    }
-#else
-    return (void)c, (void)job, 0;
-#endif
-}
 static void report(void) { /* how often each kernel ran */
     for (int i = 0; i < 1024; i++)
         if (ran[i]) printf("     kernel %d: %ld calls\n", i, ran[i]);
@@ -492,8 +455,6 @@ static void report(void) { /* how often each kernel ran */
 #include "test_weights.c"
 #elif defined(TEST_SHIFTED)
 #include "test_product.c"
-#elif defined(TEST_SAMPLED)
-#include "test_sampled.c"
 #else
 #include "test_scales.c"
 #endif
@@ -502,9 +463,6 @@ int main(int argc, char **argv) {
     const int wgmma = argc > 1 && !strcmp(argv[1], "--wgmma");
     if (wgmma) most = BSRI_TIER_WGMMA;
     const int code = scales_main(argc - wgmma, argv + wgmma);
-#ifdef TEST_SAMPLED
-    if (argc == 1 || (argc == 3 && !strcmp(argv[1], "-s"))) return code || !(ran[964] && ran[965] && ran[966] && ran[967]);
-#endif
 #ifdef TEST_SHIFTED /* where no test is named each has run */
     if (wgmma && (argc == 2 || (argc == 4 && !strcmp(argv[2], "-s")))) return code || !(ran[954] && ran[955]);
     if (argc == 1 || (argc == 3 && !strcmp(argv[1], "-s")))
