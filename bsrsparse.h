@@ -22066,7 +22066,6 @@ static constexpr int32_t bsri_fixed_stages_short = 8;    /* shorter ones; */
 static constexpr int32_t bsri_fixed_stages_rs = 384;     /* blocks of 16 and 32: so much / block more (note N5) */
 static constexpr float bsri_block_stages_16 = 0.35f, bsri_block_stages_32 = 0.5f; /* what a block adds, of 16; of 32 */
 static constexpr int64_t bsri_late_clocks = 1024;        /* what CTAs miss that start last */
-static constexpr double bsri_lines_more = 1.08;          /* rows of out at any address (note N52) */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -23214,9 +23213,7 @@ static bsri_estimate bsri_lines_estimate(const bsr_context *ctx, const bsri_dev_
     if (!bsri_wgmma_to_lines(p)) return bsri_estimate_none(BSR_WHY_EPILOGUE);
     bsri_facts f = *of;
     f.lines = f.vector = 1; /* as fast as whole pieces, nearly */
-    bsri_estimate e = bsri_wgmma_estimate(ctx, p, &f, compute, asked);
-    e.ns *= bsri_lines_more;
-    return e;
+    return bsri_wgmma_estimate(ctx, p, &f, compute, asked);
 }
 static bsri_choice bsri_lines_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *of,
                                      const bsr_plan *asked, const bsri_estimate *e, bsri_dev_wgmma *m) {
