@@ -20276,7 +20276,8 @@ enum {
     BSRI_EPILOGUE_ACTIVATION,
     BSRI_EPILOGUE_INPUT,
     BSRI_EPILOGUE_ROWCOL,
-    BSRI_EPILOGUE_GENERIC
+    BSRI_EPILOGUE_GENERIC,
+    BSRI_EPILOGUE_LINES /* alpha, to rows at any address: of tiles for such only */
 };
 
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
@@ -20809,6 +20810,12 @@ struct bsri_mma_bf16_shifted : bsri_mma_operand<bsri_mma_bf16, BSR_BF16, float> 
 struct bsri_mma_f16_shifted : bsri_mma_operand<bsri_mma_f16, BSR_F16, float> {
     static constexpr bool SHIFTED = true;
 };
+struct bsri_mma_i8_shifted : bsri_mma_operand<bsri_mma_i8, BSR_I8, int32_t> {
+    static constexpr bool SHIFTED = true;
+};
+struct bsri_mma_f8_shifted : bsri_mma_operand<bsri_mma_f8, BSR_E4M3, float> {
+    static constexpr bool SHIFTED = true;
+};
 struct bsri_mma_f64 : bsri_mma_operand<bsri_mma_f64, BSR_F64, double> {};
 /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
 struct bsri_mma_f32 : bsri_mma_operand<bsri_mma_f32, BSR_F32, float> {};
@@ -20911,10 +20918,11 @@ template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
    wants to know these at compile time: the loop around it is there for each, all else once. PROMOTED: sums leave the tensor core
    after 128 products, and are scaled where operands have scales; those of a stage's rows and columns then stand in place of a
    second box. CONV: the dense operand is an image, seen through taps; instances of their own, else those of products would
-   spill. */
-template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false> struct bsri_wgmma_ss : bsri_tile {
+   spill. LINES: rows of out stand at any address, which only the epilogue knows of. */
+template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ = false, bool LINES_ = false>
+struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
-    static constexpr bool CONV = CONV_;
+    static constexpr bool CONV = CONV_, LINES = LINES_;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 128 / LINE, SLICE = 128 / T::BYTES, EACH = 1,
                          BLOCK = 64 * LINE, SIDE = JOIN * BLOCK, /* 64 rows of a slice; with the one beside it */
                          DENSE = TN * 128, STAGE = 2 * SIDE + DENSE;
@@ -20936,6 +20944,7 @@ template <class T, int TN_, int LINE_ = 128, bool PROMOTED_ = false, bool CONV_ 
    256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
 template <class T, int B_, int TB_, bool CONV_ = false> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
+    static constexpr bool LINES = false;
     static constexpr bool CONV = CONV_;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
@@ -21158,6 +21167,7 @@ enum {
     BSRI_FOR_PROMOTED, /* by wgmma: sums leave the tensor core after 128 products; of i8, where operands have scales */
     BSRI_FOR_SCALED,   /* by simt and mma: operands of 8 bits have scales */
     BSRI_FOR_SHIFTED,  /* by mma: pieces of the dense operand stand at any address */
+    BSRI_FOR_LINES,    /* by wgmma: rows of out stand at any address */
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_NARROW_4, /* the same of u4, */
@@ -21326,9 +21336,14 @@ enum {
     X(PRODUCT_MMA_SCALED_16_##D, n16, SCALED, MMA, D, 16, I8_SCALED, bsri_product_mma, bsri_mma_tile<T, 16, 16, 4, 128>)
 #define BSRI_KERNELS_MMA_SHIFTED_OF(X, block, n, D, ...) \
     X(PRODUCT_MMA_SHIFTED_##block##_##D, n, SHIFTED, MMA, D, block, MMA_SHIFTED, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_MMA_SHIFTED_BYTES(X, n, D, T)                  \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 32, n + 0, D, T, 32, 32, 2, 128) \
+    BSRI_KERNELS_MMA_SHIFTED_OF(X, 16, n + 1, D, T, 16, 16, 4, 128)
 #define BSRI_KERNELS_MMA_SHIFTED(X, n, D, T)                        \
     BSRI_KERNELS_MMA_SHIFTED_OF(X, 32, n + 0, D, T, 32, 32, 1, 128) \
     BSRI_KERNELS_MMA_SHIFTED_OF(X, 16, n + 1, D, T, 16, 16, 2, 128)
+#define BSRI_KERNELS_LINES(X, n, D, T) \
+    X(PRODUCT_LINES_##D, n, LINES, WGMMA, D, 64, SS, bsri_product_wgmma, bsri_wgmma_ss<T, 256, 128, false, false, true>)
 #define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
     BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
     BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
@@ -21444,6 +21459,7 @@ enum {
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
     BSRI_KERNELS_MMA_SHIFTED(X, 950, BF16, bsri_mma_bf16_shifted)              \
+    BSRI_KERNELS_LINES(X, 954, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
     BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
@@ -21452,6 +21468,7 @@ enum {
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
     BSRI_KERNELS_MMA_SHIFTED(X, 952, F16, bsri_mma_f16_shifted)                \
+    BSRI_KERNELS_LINES(X, 955, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
     BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
@@ -21470,6 +21487,7 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_KERNELS_MMA_BYTES_16(X, 205, I8, bsri_mma_i8)                         \
+    BSRI_KERNELS_MMA_SHIFTED_BYTES(X, 956, I8, bsri_mma_i8_shifted)            \
     BSRI_WHEN(BSRI_HAS_SCALES,                                                  \
     BSRI_KERNELS_MMA_SCALED(X, 229, 207, I8, bsri_mma_i8_scaled)               \
     BSRI_KERNELS_PROMOTED(X, 128_256, 387, I8, 128, bsri_mma_i8_scaled, 256, 128, true)) \
@@ -21479,6 +21497,7 @@ enum {
     BSRI_KERNELS_MMA_BYTES(X, 224, F8, bsri_mma_f8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 226, F8, bsri_mma_f8, 64, 64, 1)                 \
     BSRI_KERNELS_MMA_BYTES_16(X, 206, F8, bsri_mma_f8)                         \
+    BSRI_KERNELS_MMA_SHIFTED_BYTES(X, 958, F8, bsri_mma_f8_shifted)            \
     BSRI_WHEN(BSRI_HAS_SCALES, BSRI_KERNELS_MMA_SCALED(X, 228, 208, F8, bsri_mma_f8_scaled)) \
     BSRI_KERNELS_SS(X, 64_256, 382, F8, 64, SS_F8, bsri_mma_f8, 256, 64)       \
     BSRI_KERNELS_SS(X, 128_256, 383, F8, 128, SS_F8, bsri_mma_f8, 256)         \
@@ -22118,6 +22137,7 @@ typedef struct bsri_facts {
     double limit;              /* the least estimate so far: others have to be below */
     const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
     const bsri_dev_im2col *conv;    /* the dense operand is a convolution's, or null */
+    int lines;                       /* out's rows stand at any address, for tiles that store so */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -22147,7 +22167,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY, f.stored = p, f.conv = NULL;
+    f.limit = INFINITY, f.stored = p, f.conv = NULL, f.lines = 0;
     return f;
 }
 
@@ -23394,8 +23414,11 @@ static int bsri_wgmma_scales(const bsri_dev_product *p, const bsri_scaling *s) {
     if (s->of.data && s->line && s->line_group > 1 && s->line_group % 64) return 0;
     return !s->of.data || (s->of.dtype == BSR_F32 && bsri_scaled_by(s, bsri_min(128, p->br)) && bsri_scales_near(p, s));
 }
-static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_dev_im2col *conv) {
-    const int of = conv ? BSRI_FOR_CONV : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED : BSRI_FOR_PRODUCT;
+static bsri_wanted bsri_wgmma_want(const bsri_dev_product *p, const bsri_facts *f) {
+    const int of = f->conv                  ? BSRI_FOR_CONV
+                   : f->lines               ? BSRI_FOR_LINES
+                   : bsri_wgmma_promotes(p) ? BSRI_FOR_PROMOTED
+                                            : BSRI_FOR_PRODUCT;
     bsri_wanted w = bsri_want(of, BSRI_TIER_WGMMA, bsri_type_of(p->a.dtype, 0));
     w.block = (int32_t)p->br;
     return w;
@@ -23505,7 +23528,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    bsri_wanted w = bsri_wgmma_want(p, f->conv);
+    bsri_wanted w = bsri_wgmma_want(p, f);
     bsri_estimate e = bsri_estimate_below(f, why);
     const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
@@ -23599,7 +23622,7 @@ BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_wanted w = bsri_wgmma_want(p, f->conv);
+    bsri_wanted w = bsri_wgmma_want(p, f);
     w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int bytes = bsr_dtype_size(p->a.dtype) == 1;
@@ -23668,9 +23691,27 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
         m->scaled |= BSRI_SCALED_APART;
     bsri_narrow_scales(&m->p.a_scales), bsri_narrow_scales(&m->p.b_scales);
     m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
-    m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
+    m->epilogue = f->lines ? BSRI_EPILOGUE_LINES : bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
     if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
     return c;
+}
+/* Sums times alpha to rows of the operands' type that stand at any address. */
+static int bsri_wgmma_to_lines(const bsri_dev_product *p) {
+    return p->br >= 64 && bsri_is_half(p->a.dtype) && p->out.dtype == p->a.dtype && p->out.col_stride == 1 &&
+           bsri_mma_linear(p) && !bsri_has_beta(p) && bsri_mma_layout(&p->out) != 1;
+}
+static bsri_estimate bsri_lines_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *of, int compute,
+                                         const bsr_plan *asked) {
+    if (!bsri_wgmma_to_lines(p)) return bsri_estimate_none(BSR_WHY_EPILOGUE);
+    bsri_facts f = *of;
+    f.lines = f.vector = 1; /* as fast as whole pieces, nearly */
+    return bsri_wgmma_estimate(ctx, p, &f, compute, asked);
+}
+static bsri_choice bsri_lines_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *of,
+                                     const bsr_plan *asked, const bsri_estimate *e, bsri_dev_wgmma *m) {
+    bsri_facts f = *of;
+    f.lines = 1;
+    return bsri_wgmma_choose(ctx, p, &f, asked, e, m);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -23799,7 +23840,6 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     c.grid = p->items * m->tiles;
     return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
 }
-
 static bsri_estimate bsri_gather_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *, const bsri_sampled_facts *f,
                                                   int compute, const bsr_plan *asked) {
     const bsri_dev_sampled *const p = f->stored;
@@ -25232,6 +25272,7 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 /* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, narrow_tma),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_lines_estimate, bsri_lines_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, narrow_mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),

@@ -463,6 +463,13 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
                  : "memory");
     return x;
 }
+/* The same, or nothing: by a predicate. Behind a jump each load would be waited for before the next (note N52). */
+__device__ __forceinline__ void bsri_dev_load16_if(uint4 &x, const char *from, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
+                 : "l"(from), "r"((uint32_t)yes)
+                 : "memory");
+}
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
@@ -3006,11 +3013,12 @@ template <class T, class L> struct bsri_mma_scale_loader<T, L, true> {
 };
 /* Elements of 16 bytes from `from` on, as many as stand before `end`; the others are zeros. */
 template <class T> __device__ __forceinline__ uint4 bsri_mma_piece(const char *from, const char *end) {
-    static_assert(T::BYTES == 2, "types of operands at any address");
+    static_assert(T::BYTES < 4, "types of operands at any address");
     uint32_t w[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-        if (from + 2 * e < end) w[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+    for (int e = 0; e < 16; e += T::BYTES)
+        if (from + e < end)
+            w[e / 4] |= (uint32_t)(T::BYTES == 2 ? *(const uint16_t *)(from + e) : *(const uint8_t *)(from + e)) << e % 4 * 8;
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 template <class T, class L> struct bsri_mma_producer {
@@ -3081,7 +3089,8 @@ template <class T, class L> struct bsri_mma_producer {
        comes to columns that out does not have; nothing is read from `end` on, where the operand ends. */
     __device__ __forceinline__ void dense_shifted(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *end) const {
         constexpr int COPIES = L::B_BYTES / 512, BATCH = 4; /* so many are under way at once: registers */
-        static_assert(COPIES % BATCH == 0 && (!L::B_ROWS || (PART == COPIES && BATCH * ROWS % 8 == 0)), "batches lie alike");
+        static_assert(COPIES % BATCH == 0 && (!L::B_ROWS || (PART == COPIES && BATCH * ROWS % (16 / T::BYTES) == 0)),
+                      "batches lie alike: the swizzle begins again after so many lines");
         const char *from = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
         const auto there = [&](int i) { return L::B_ROWS ? min(16, left) : left > i * (512 / L::LINE) ? 16 : 0; };
         bool ends = false;
@@ -3094,8 +3103,8 @@ template <class T, class L> struct bsri_mma_producer {
                 const int low = (int)((uintptr_t)from & 15), bytes = there(first + i);
                 const bool both = low + bytes > 16, inside = from - low + (both ? 32 : 16) <= end;
                 x[i] = y[i] = make_uint4(0, 0, 0, 0), lows |= (uint32_t)low << 4 * i, ends |= bytes > 0 && !inside;
-                if (bytes > 0 && inside) x[i] = bsri_dev_load16(from - low);
-                if (bytes > 0 && inside && both) y[i] = bsri_dev_load16(from - low + 16);
+                bsri_dev_load16_if(x[i], from - low, bytes > 0 && inside);
+                bsri_dev_load16_if(y[i], from - low + 16, bytes > 0 && inside && both);
             }
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
@@ -3845,7 +3854,7 @@ __device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][
             word = __ballot_sync(~0u, mask >> row & 1);
         }
         uint32_t have = word >> (entry & 31); /* a slice is an entry */
-        if (T::SCALED && bits) have = 0 - (have & 1); /* or a stage is of one */
+        if ((T::SCALED || (T::SHIFTED && T::BYTES == 1)) && bits) have = 0 - (have & 1); /* or a stage is of one */
         have &= (1u << L::E) - 1;
         const uint32_t stage = state & 31, at = base + stage * m.stage_bytes;
         /* also with nothing to do: else a warp could give a stage back twice before the others have once */
@@ -6862,6 +6871,37 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         }
     }
 }
+/* 16 rows times alpha to lines of 16-bit elements at any address, 64 columns at a time: a lane stores its word of a box, or the
+   second half of the word before it with the first of its own. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_store_lines(const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t, uint32_t spare,
+                                                       const float (&sum)[L::TN / 2]) {
+    const uint32_t lane = bsri_dev_thread() % 32, place = bsri_wgmma_box<L>::place(spare, true);
+    const bsri_dev_operand &out = f.operand[4];
+#pragma unroll 1
+    for (int n = 0; n < t.cols; n += 64) {
+        const int rest = min(64, t.cols - n) - 2 * (int)lane; /* columns from this lane's two on */
+        char *to = (char *)out.data + 2 * (t.row * out.rs + t.col + n + 2 * lane);
+        __syncwarp(); /* the box before has been read */
+#pragma unroll
+        for (int i = 0; i < 64; i += 32) {
+            float x[16];
+            bsri_wgmma_piece<0, L::TN / 32>(x, sum, n + i, f.alpha);
+            bsri_wgmma_stage_out<T, L>(place, x, true, i);
+        }
+        __syncwarp();
+#pragma unroll 4
+        for (int r = 0; r < 16; r++, to += 2 * out.rs) {
+            const uint32_t word = bsri_mma_read32(spare + r * 128 + ((lane / 4 ^ (r & 7)) << 4) + lane % 4 * 4);
+            const uint32_t before = __shfl_up_sync(~0u, word, 1);
+            const bool odd = (uintptr_t)to & 2;
+            if (!odd && rest > 1) *(uint32_t *)to = word;
+            if (odd && lane && rest > 0) *(uint32_t *)(to - 2) = before >> 16 | word << 16;
+            if (odd ? !lane && rest > 0 : rest == 1) *(uint16_t *)to = (uint16_t)word;
+            if (odd && rest == 2) ((uint16_t *)to)[1] = (uint16_t)(word >> 16);
+        }
+    }
+}
 /* What an epilogue wants before the last products are done: where its strip of 16 rows is, and what is added there is asked for.
    spare: what warps have beside the stages. */
 template <class T, class L>
@@ -6923,6 +6963,8 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         else if (m.epilogue == BSRI_EPILOGUE_INPUT) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_INPUT, T, L>(m, f, terms, at, sum);
         else if (m.epilogue == BSRI_EPILOGUE_STORE) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_STORE, T, L>(m, f, terms, at, sum);
         else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, T, L>(m, f, terms, at, sum);
+    } else if constexpr (L::LINES) {
+        bsri_wgmma_store_lines<T, L>(f, terms, at, sum);
     } else { /* what is last here the compiler puts nearest to the loop that multiplies */
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, T, L>(m, f, terms, at, sum);
@@ -7134,9 +7176,9 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 /* The table of barriers, the map of shared memory and the order stand at the kernel's head, behind the mainloops: look for
    "bsri_product_wgmma: a CTA". */
 
-template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_>
-struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_>> {
-    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_> L;
+template <class T, int TN_, int LINE_, bool PROMOTED_, bool CONV_, bool LINES_>
+struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_, LINES_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_, PROMOTED_, CONV_, LINES_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */

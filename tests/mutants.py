@@ -23,6 +23,7 @@ PORTABLE = ("errors", "matrices")  # programs to which instruction sets are all 
 DEVICE = {"device": ("device_checks",), "deviceconv": ("conv_checks", "--conv"),
           "devicescales": ("scales_checks", "--scales"),
           "deviceshifted": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted"),
+          "devicelines": ("scales_checks-DTEST_SHIFTED", "--scales", "--shifted", "--wgmma"),
           "devicemasks": ("masks_checks", "--masks"),
           "deviceretile": ("retile_checks", "--retile"),
           "devicequantise": ("quantise_checks", "--quantise")}  # programs of tests/test_device.sh

@@ -157,7 +157,7 @@ if [ "${1:-}" = --scales ]; then # products of 8-bit operands by mma.sync, with 
     [ "${1:-}" != --each ] || { each=1 && shift; } # by both
     [ "${1:-}" != --f8 ] || { test=-DTEST_F8 && shift; } # test_f8.c in place of test_scales.c
     [ "${1:-}" != --weights ] || { test=-DTEST_WEIGHTS && shift; } # test_weights.c, and kernels of weights of fewer bits
-    [ "${1:-}" != --shifted ] || { test=-DTEST_SHIFTED && shift; } # test_product.c: 16 bits, operands at any address
+    [ "${1:-}" != --shifted ] || { test=-DTEST_SHIFTED && shift; } # test_product.c: operands, or rows of out, at any address
     build scales_checks "scales_checks$test" -O2 $test
     if [ -n "$each" ]; then # the two closing lines are one
         "$w/scales_checks$test" "$@" > "$w/mma" 2>&1 || [ $? -eq 1 ] || echo "FAIL mma.sync ended badly, 1 failed," >> "$w/mma"

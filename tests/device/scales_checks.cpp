@@ -229,6 +229,9 @@ static uint4 bsri_dev_load16(const char *from) {
     }
     return *(const uint4 *)from;
 }
+static void bsri_dev_load16_if(uint4 &x, const char *from, bool yes) {
+    if (yes) x = bsri_dev_load16(from);
+}
 template <class T> static void bsri_wgmma_unset(T &sum) { memset(&sum, 0xff, sizeof sum); }
 static void bsri_cp_async_if(uint32_t, const void *, uint32_t) {}
 static void bsri_wgmma_load_if(uint32_t (&)[4], uint32_t, uint32_t) {}
@@ -354,6 +357,10 @@ static int bsri_launch_choice(const bsri_choice *c, void *parameters, int) {
         BSRI_KERNELS_MMA_128(BSRI_X, 213, F16, bsri_mma_f16, MMA)
         BSRI_KERNELS_MMA_SHIFTED(BSRI_X, 950, BF16, bsri_mma_bf16_shifted)
         BSRI_KERNELS_MMA_SHIFTED(BSRI_X, 952, F16, bsri_mma_f16_shifted)
+        BSRI_KERNELS_MMA_SHIFTED_BYTES(BSRI_X, 956, I8, bsri_mma_i8_shifted)
+        BSRI_KERNELS_MMA_SHIFTED_BYTES(BSRI_X, 958, F8, bsri_mma_f8_shifted)
+        BSRI_KERNELS_LINES(BSRI_X, 954, BF16, bsri_mma_bf16)
+        BSRI_KERNELS_LINES(BSRI_X, 955, F16, bsri_mma_f16)
 #undef BSRI_X
 #endif
         default: ran[c->kernel]--; return 1;
@@ -391,11 +398,12 @@ static int emulate(const bsri_call *c, const bsri_product *asked, const bsr_tune
     if (!BT_WANTED || !job->a || e.query || e.plan) return 0;
     const int64_t unit = 16 / (int64_t)bsr_dtype_size(job->b->dtype);
 #ifdef TEST_SHIFTED
-    if (!bsri_is_half(job->a->dtype) || job->b->rows < 16) return 0;
+    if (bsr_dtype_size(job->a->dtype) > (most == BSRI_TIER_MMA ? 2 : bsri_is_half(job->a->dtype) * 2) || job->b->rows < 16)
+        return 0;
     gpu.sm_count = bt_below(2) ? 2 : 132, gpu.smem_optin = SHARED_BYTES, gpu.tier = most, gpu.cc_major = 9;
-    call.ctx = &gpu, call.exec = &e, e.workspace = NULL, e.workspace_bytes = 0, e.plan = &way, way.kernel = BSRI_TIER_MMA;
-    b = laid(job->b, bt_below(2) > 0, bt_below(4) ? 1 : bt_below(2) ? 4 : unit), job->b = &b;
-    way.tile_rows = bt_below(2) ? 128 : 0, way.tile_cols = way.tile_rows;
+    call.ctx = &gpu, call.exec = &e, e.workspace = NULL, e.workspace_bytes = 0, e.plan = &way, way.kernel = most;
+    b = laid(job->b, bt_below(2) > 0, most == BSRI_TIER_WGMMA || !bt_below(8) ? unit : bt_below(5) ? 1 : 4), job->b = &b;
+    way.tile_rows = most == BSRI_TIER_MMA && bt_below(2) ? 128 : 0, way.tile_cols = way.tile_rows, gpu.tensor_map = &gpu;
     return bsri_cuda_product(&call, job, key, &plan, BSRI_PLAN_AND_RUN) == BSR_OK;
 #endif
     if (bsr_dtype_size(job->a->dtype) != 1) return 0;
@@ -460,8 +468,10 @@ int main(int argc, char **argv) {
     const int wgmma = argc > 1 && !strcmp(argv[1], "--wgmma");
     if (wgmma) most = BSRI_TIER_WGMMA;
     const int code = scales_main(argc - wgmma, argv + wgmma);
-#ifdef TEST_SHIFTED /* where no test is named each of the four has run */
-    if (argc == 1 || (argc == 3 && !strcmp(argv[1], "-s"))) return code || !(ran[950] && ran[951] && ran[952] && ran[953]);
+#ifdef TEST_SHIFTED /* where no test is named each has run */
+    if (wgmma && (argc == 2 || (argc == 4 && !strcmp(argv[2], "-s")))) return code || !(ran[954] && ran[955]);
+    if (argc == 1 || (argc == 3 && !strcmp(argv[1], "-s")))
+        return code || !(ran[950] && ran[951] && ran[952] && ran[953] && ran[956] && ran[957]);
 #endif
     return code;
 }

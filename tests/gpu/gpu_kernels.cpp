@@ -120,6 +120,22 @@ static void each_long_row(int type) {
             exact_chosen(&a, &b, &c);
         }
 }
+/* A sampled product with a's pattern, of whole numbers, by each tier; lines of both operands: ROW, COL. */
+static void exact_sampled(const bsr_matrix *a, int64_t inner, int left, int right, int (&ran)[4]) {
+    const int type = a->dtype, out = t_sums(type);
+    bsr_dense x = t_random(type, a->rows, inner, left, NO_BATCH, 0, FILL_INTEGER),
+              y = t_random(t_mixed(type), inner, a->cols, right, NO_BATCH, 0, FILL_INTEGER);
+    bsr_matrix z = t_matrix_output(a, out, PACKED);
+    gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
+    auto dx = h.map(&x), dy = h.map(&y);
+    auto dz = h.map(&z, true);
+    h.upload();
+    CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
+    for (uint32_t flag : {(uint32_t)0, (uint32_t)BSR_EXEC_TF32, (uint32_t)BSR_EXEC_TF32X3})
+        if (!flag || type == BSR_F32)
+            each_plan(h, z.values, out, exec_of(flag), ran,
+                      [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
+}
 TEST(every_product_kernel) {
     const noting launches;
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
@@ -132,7 +148,6 @@ TEST(every_product_kernel) {
             for (int form = 0; form < 32; form++) { /* bits: transposed, dense operand column-major, by 4: width, more rows */
                 const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
                 const int64_t n = !many ? widths[width % 6] : block == 64 ? 8 << (form & 3) : form & 1 ? 8 : 32;
-                const int out = t_sums(type);
                 if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
                 const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 4 * strips; /* 3 a multiprocessor, and more */
@@ -142,27 +157,16 @@ TEST(every_product_kernel) {
                 if (type != BSR_F32) exact_columns(&a, n, layout, trans && !many, {0}, ran[0]);
                 else exact_columns(&a, n, layout, trans && !many, {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3}, ran[0]);
                 if (width || trans) continue;
-                for (int left : {ROW, COL}) {
-                    bsr_dense x = t_random(type, a.rows, 128, left, NO_BATCH, 0, FILL_INTEGER),
-                              y = t_random(t_mixed(type), 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
-                    bsr_matrix z = t_matrix_output(&a, out, PACKED);
-                    gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
-                    auto dx = h.map(&x), dy = h.map(&y);
-                    auto dz = h.map(&z, true);
-                    h.upload();
-                    CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
-                    for (uint32_t flag : {(uint32_t)0, (uint32_t)BSR_EXEC_TF32, (uint32_t)BSR_EXEC_TF32X3})
-                        if (!flag || type == BSR_F32)
-                            each_plan(h, z.values, out, exec_of(flag), ran[1],
-                                      [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
-                }
+                for (int left : {ROW, COL}) exact_sampled(&a, 128, left, layout, ran[1]);
             }
-        for (int64_t block : blocks) /* rows of the dense operand at any address */
-            for (int trans = 0; halves && trans < 2; trans++) {
-                bt_case("%s, blocks of %d, 261 columns", bsr_dtype_name(type), (int)block);
+        for (int64_t block : blocks) /* lines at any address: of the dense operand; of both, or one and products across lines */
+            for (int form = 0; bsr_dtype_size(type) < 4 && form < 2; form++) {
+                bt_case("%s, blocks of %d, 261 columns, 131 products, form %d", bsr_dtype_name(type), (int)block, form);
                 const t_spec s = spec_of(type, block, 256 / block + 1, 6, (256 / block + 1) * 3);
                 bsr_matrix a = t_matrix(&s);
-                exact_columns(&a, 261, ROW, trans, {0}, ran[0]);
+                exact_columns(&a, 261, ROW, form, {0}, ran[0]);
+                exact_sampled(&a, 131, ROW, form ? COL : ROW, ran[1]);
+                if (halves) exact_columns(&a, 264, ROW, form, {0}, ran[0], ROW_PADDED); /* rows of out at any address */
             }
         each_small_block(type), each_few(type), each_vector(type), each_long_row(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));

@@ -166,11 +166,12 @@ TF void exact_chosen(const bsr_matrix *a, const bsr_dense *b, const bsr_dense *c
     CHECK(ran[0] > 0);
 }
 /* The same of a b and c of whole numbers in a layout, n columns, with each of the flags. */
-TF void exact_columns(bsr_matrix *a, int64_t n, int layout, bool trans, std::initializer_list<uint32_t> flags, int *ran) {
-    const int out = t_sums(a->dtype);
+TF void exact_columns(bsr_matrix *a, int64_t n, int layout, bool trans, std::initializer_list<uint32_t> flags, int *ran,
+                      int out_layout = -1) {
+    const int out = out_layout < 0 ? t_sums(a->dtype) : a->dtype;
     if (trans) t_attach_transposed(a);
     const bsr_dense b = t_random(t_mixed(a->dtype), trans ? a->rows : a->cols, n, layout, NO_BATCH, 0, FILL_INTEGER);
-    const bsr_dense c = t_output(out, trans ? a->cols : a->rows, n, layout, NO_BATCH);
+    const bsr_dense c = t_output(out, trans ? a->cols : a->rows, n, out_layout < 0 ? layout : out_layout, NO_BATCH);
     for (uint32_t f : flags) exact_product(a, &b, &c, c.data, trans ? BSR_TRANS_A : 0, false, ran, f);
 }
 /* Of a whole test: each tier that the device has ran something. */
