@@ -23182,7 +23182,7 @@ static void bsri_few_lanes(const bsr_context *ctx, bsri_dev_few *m, int64_t size
     m->chunk = (int32_t)bsri_max(1, bsri_min(2 * list * m->tile_lanes, room / (m->block * size + (4 << m->index_shift))));
 }
 /* What a warp has in shared memory, and how its lanes find it. */
-static void bsri_few_fill(bsri_dev_few *m, const bsri_wanted *w, int64_t size) {
+static void bsri_few_fill(bsri_dev_few *m, int64_t size) {
     const bsri_dev_product *p = &m->of;
     const int64_t sums = m->tile_lanes * p->br * p->width * (p->a.dtype == BSR_F64 ? 8 : 4);
     const int64_t values = bsri_max((int64_t)m->chunk * m->block * size + 16, sums); /* 16: as far from a piece as in memory */
@@ -23216,7 +23216,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->block = (int32_t)(p->br * p->bc), m->index_shift = p->a.index_dtype == BSR_I64;
     m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
     bsri_few_lanes(ctx, m, size, most - 64);
-    bsri_few_fill(m, &w, size);
+    bsri_few_fill(m, size);
     if (m->bytes > most) return bsri_no(BSR_WHY_SHARED);
     const bsri_instance *const x = bsri_find(&w);
     c = bsri_yes(x, BSR_WHY_TINY);
