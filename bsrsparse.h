@@ -1070,8 +1070,8 @@ typedef enum bsr_why {
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
    taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored. source, workspace_bytes and what
    follows it are results only. A plan that a query gave runs the same kernel again for a call that differs in data alone. With
-   another epilogue or type of out it may be refused: some kernels take alpha and an input alone (tiles of 16 x 128, of 256
-   columns by mma), or numbers by value, or no user function. */
+   another epilogue, type of out or alignment of operands it may be refused: some kernels take alpha and an input alone (tiles of
+   16 x 128, of 256 columns by mma), or numbers by value, or no user function. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
@@ -23159,13 +23159,16 @@ static int bsri_few_one(const bsri_dev_product *p, int64_t size, bsri_wanted *w)
     if (!bsri_few_loads(p, size, 1, vec)) w->rows = w->cols = 1;
     return each < 3 || vec < 3 || w->rows > 1; /* of 3 x 3 single elements take longer than bsri_product_tiny() */
 }
+/* Stored blocks of a row, in the mean. */
+static int64_t bsri_few_list(const bsri_dev_product *p) {
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    return bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+}
 /* Block rows, and stored blocks of each, that a warp takes at once: as many rows as `room` bytes hold, as long as there is work
    for all, and as few idle lanes as can be. */
 static void bsri_few_lanes(const bsr_context *ctx, bsri_dev_few *m, int64_t size, int64_t room) {
     const bsri_dev_product *p = &m->of;
-    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
-    const int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
-    const int64_t block = (int64_t)m->column_lanes * m->piece_lanes * m->row_lanes, all = 32 / block;
+    const int64_t list = bsri_few_list(p), block = (int64_t)m->column_lanes * m->piece_lanes * m->row_lanes, all = 32 / block;
     const int64_t fit = bsri_max(1, room / ((m->block * size + (4 << m->index_shift)) * list));
     const int64_t spread = p->tiles * p->items / (ctx->sm_count * INT64_C(8));
     const int64_t most = bsri_max(1, bsri_min(bsri_min(fit, all), spread));
@@ -23204,7 +23207,8 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
         return bsri_no(BSR_WHY_SIZE);
     wide = p->width > 1 ? bsri_few_wide(p, size, &w) : 0;
     if (!wide) wide = bsri_few_one(p, size, &w);
-    if (!wide) return bsri_no(BSR_WHY_SIZE);
+    /* short rows leave lanes idle, and the one row that is long to one of them; large blocks by single elements too (note N54) */
+    if (!wide || bsri_few_list(p) < 8 || (w.rows * w.cols == 1 && p->br * p->bc > 64)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_tiny_aligned(p->a.values, size, bsri_few_even((p->bc == w.cols ? w.rows : 1) * w.cols, size), p->a.batch_dims,
                            p->a.values_batch_stride))
         return bsri_no(BSR_WHY_SIZE);
