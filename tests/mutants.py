@@ -126,7 +126,8 @@ class Device:
         os.symlink(os.path.abspath("tests"), f"{folder}/tests")
         program, *options = DEVICE[m.program]
         made = run(["sh", "tests/test_device.sh", *options, "-l"], cwd=folder, env=dict(os.environ, W="device"))
-        return made, [f"{folder}/device/{program}", *m.filter.split(",")]
+        of_program = [o for o in options if o == "--wgmma"]  # the others say which program
+        return made, [f"{folder}/device/{program}", *of_program, *m.filter.split(",")]
 
 
 class Cudart:

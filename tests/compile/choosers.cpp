@@ -89,11 +89,11 @@ static void products(const bsr_context *cpu) {
     check(product(&gpu[0], BSR_BF16, 4096, 4096, 4096, 16, 0)->number == BSRI_KERNEL_PRODUCT_WGMMA_16_256_ROWS_BF16, "by 16", 0);
     check(product(&gpu[0], BSR_BF16, 14336, 4096, 8, 64, 0)->of == BSRI_FOR_NARROW, "few columns", 8);
     check(product(&gpu[0], BSR_BF16, 256, 256, 256, 32, 0)->of == BSRI_FOR_SMALL, "little to do", 256);
-    for (int64_t block : blocks) /* columns that are not whole pieces of 16 bytes: of 16 bits, elements are not gathered */
+    for (int64_t block : blocks) /* columns that are not whole pieces of 16 bytes: of 8 and 16 bits, elements are not gathered */
         for (int64_t n : odd) {
             check(product(&gpu[1], BSR_F16, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "dense at any address", (int)n);
             check(product(&gpu[0], BSR_BF16, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "the same", (int)n);
-            check(product(&gpu[0], BSR_I8, 4096, 4096, n, block, 0)->of == BSRI_FOR_GATHER, "the same of i8", (int)n);
+            check(product(&gpu[0], BSR_I8, 4096, 4096, n, block, 0)->of == BSRI_FOR_SHIFTED, "the same of i8", (int)n);
         }
 }
 /* Blocks of other sides that are multiples of 16 run where the tiles do that they are seen as; elements of what no tile divides
