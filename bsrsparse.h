@@ -22941,11 +22941,15 @@ static void bsri_tiny_columns(bsri_dev_tiny *m, bsri_wanted *w, int64_t size) {
                   bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
     w->of = BSRI_FOR_TINY_WIDE, w->rows = m->each, w->cols = m->b_pieces ? 4 : 1;
 }
+/* Stored blocks of a row, in the mean. */
+static int64_t bsri_mean_list(const bsri_dev_product *p) {
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    return bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+}
 /* As many tiles for a warp as a chunk of `room` bytes holds, as long as there is work for all multiprocessors. */
 static void bsri_tiny_tiles(const bsr_context *ctx, bsri_dev_tiny *m, int wide, int64_t size, int64_t room) {
     const bsri_dev_product *p = &m->of;
-    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
-    const int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+    const int64_t list = bsri_mean_list(p);
     const int64_t fit = wide ? 1 : room / ((m->rows * p->bc * size + 4) * list);
     const double warps = (double)p->tiles * (double)p->items * (double)p->subs;
     m->log_tiles = 5 - m->log_columns - m->log_rows;
@@ -23159,16 +23163,11 @@ static int bsri_few_one(const bsri_dev_product *p, int64_t size, bsri_wanted *w)
     if (!bsri_few_loads(p, size, 1, vec)) w->rows = w->cols = 1;
     return each < 3 || vec < 3 || w->rows > 1; /* of 3 x 3 single elements take longer than bsri_product_tiny() */
 }
-/* Stored blocks of a row, in the mean. */
-static int64_t bsri_few_list(const bsri_dev_product *p) {
-    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
-    return bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
-}
 /* Block rows, and stored blocks of each, that a warp takes at once: as many rows as `room` bytes hold, as long as there is work
    for all, and as few idle lanes as can be. */
 static void bsri_few_lanes(const bsr_context *ctx, bsri_dev_few *m, int64_t size, int64_t room) {
     const bsri_dev_product *p = &m->of;
-    const int64_t list = bsri_few_list(p), block = (int64_t)m->column_lanes * m->piece_lanes * m->row_lanes, all = 32 / block;
+    const int64_t list = bsri_mean_list(p), block = (int64_t)m->column_lanes * m->piece_lanes * m->row_lanes, all = 32 / block;
     const int64_t fit = bsri_max(1, room / ((m->block * size + (4 << m->index_shift)) * list));
     const int64_t spread = p->tiles * p->items / (ctx->sm_count * INT64_C(8));
     const int64_t most = bsri_max(1, bsri_min(bsri_min(fit, all), spread));
@@ -23208,7 +23207,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     wide = p->width > 1 ? bsri_few_wide(p, size, &w) : 0;
     if (!wide) wide = bsri_few_one(p, size, &w);
     /* short rows leave lanes idle, and the one row that is long to one of them; large blocks by single elements too (note N54) */
-    if (!wide || bsri_few_list(p) < 8 || (w.rows * w.cols == 1 && p->br * p->bc > 64)) return bsri_no(BSR_WHY_SIZE);
+    if (!wide || bsri_mean_list(p) < 8 || (w.rows * w.cols == 1 && p->br * p->bc > 64)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_tiny_aligned(p->a.values, size, bsri_few_even((p->bc == w.cols ? w.rows : 1) * w.cols, size), p->a.batch_dims,
                            p->a.values_batch_stride))
         return bsri_no(BSR_WHY_SIZE);
@@ -26229,6 +26228,15 @@ typedef struct bsri_asking {
     bsri_chooser s;
     int32_t source, match; /* bsr_plan_source; how the row was found */
 } bsri_asking;
+/* Bytes of the workspace, where kernels may use it; less what stands at its start. */
+static uint64_t bsri_room(const bsr_exec *e) {
+    return e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
+}
+static void bsri_room_behind(bsr_exec *e, int64_t bytes) {
+    if (!e->workspace) return;
+    e->workspace = (char *)e->workspace + bytes;
+    e->workspace_bytes = e->workspace_bytes > (uint64_t)bytes ? e->workspace_bytes - (uint64_t)bytes : 0;
+}
 static void bsri_ask(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a) {
     const bsr_exec *e = c->exec;
     bsr_tune_row row;
@@ -26242,7 +26250,7 @@ static void bsri_ask(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a
         a->plan.kernel = row.kernel, a->plan.tile_rows = row.tile_rows, a->plan.tile_cols = row.tile_cols;
         a->plan.split = row.split, a->plan.stages = row.stages, a->plan.order = row.order;
     }
-    a->plan.workspace_bytes = e->query ? UINT64_MAX : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
+    a->plan.workspace_bytes = e->query ? UINT64_MAX : bsri_room(e);
     a->s = bsri_chooser_for(&a->plan), a->s.workspace = e->workspace;
 }
 /* A row that can't run here is passed over: whether the choosers are to be asked once more. */
@@ -26465,8 +26473,7 @@ enum { BSRI_STAGED = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 }; /* BSR_PLAN_S
 static int bsri_stage_allowed(const bsri_call *c, uint64_t *offered) {
     const bsr_exec *e = c->exec;
     const uint32_t flags = e->plan ? e->plan->flags : 0;
-    *offered = (e->query && !e->workspace) || flags & BSRI_STAGED ? UINT64_MAX
-               : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
+    *offered = (e->query && !e->workspace) || flags & BSRI_STAGED ? UINT64_MAX : bsri_room(e);
     return !*offered || (flags && !(flags & BSRI_STAGED)) ? 0 : flags & BSRI_STAGED ? 2 : 1;
 }
 /* Where the workspace is taken to be: a query may come without one. */
@@ -26588,8 +26595,7 @@ static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job,
     bsri_cuda_describe(job, &w.p), w.zeros = job->a_zeros, w.zero_after = job->zero_after;
     if (!w.p.tiles || !w.p.width || !w.p.items || !w.p.br) return bsri_cuda_nothing(c, plan, step);
     bsri_ask_all(c, key, &a, [&](bsri_chooser *s) { bsri_choose_weights(c->ctx, &w, job->compute, s, &m); });
-    offered = (c->exec->query && !c->exec->workspace) || flags & BSR_PLAN_CONVERTS ? UINT64_MAX
-              : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    offered = (c->exec->query && !c->exec->workspace) || flags & BSR_PLAN_CONVERTS ? UINT64_MAX : bsri_room(c->exec);
     const int64_t bytes = bsri_weights_plain(job, &w, bsri_stage_base(c), &plain, c->ctx->sm_count);
     const int fits = bytes > 0 && (uint64_t)bytes <= offered && w.p.reduce && w.p.alpha != 0.0 && job->compute == BSR_F32;
     const int direct = a.s.best.kernel && (a.s.best.tier > BSRI_TIER_SIMT || (c->exec->plan && c->exec->plan->kernel));
@@ -26601,10 +26607,7 @@ static bsr_status bsri_cuda_weights(const bsri_call *c, const bsri_product *job,
     inner.flags &= ~(uint32_t)BSR_EXEC_CONSTANT_MATRIX, inner.chained = 0; /* the launch before it writes its matrix */
     memset(&other.a_scales, 0, sizeof other.a_scales), memset(&other.a_zeros, 0, sizeof other.a_zeros);
     if (exec.plan) asked = *exec.plan, asked.flags &= ~BSR_PLAN_CONVERTS, exec.plan = &asked;
-    if (exec.workspace) {
-        exec.workspace = (char *)exec.workspace + bytes;
-        exec.workspace_bytes = exec.workspace_bytes > (uint64_t)bytes ? exec.workspace_bytes - (uint64_t)bytes : 0;
-    }
+    bsri_room_behind(&exec, bytes);
     BSRI_TRY(bsri_cuda_product(&inner, &other, key, plan, BSRI_PLAN_ONLY));
     plan->workspace_bytes += (uint64_t)bytes, plan->flags |= BSR_PLAN_CONVERTS;
     BSRI_TRY(bsri_settle(c, plan, step, &stop));
@@ -27352,8 +27355,7 @@ static bsr_status bsri_cuda_gradient_room(const bsri_call *c, bsri_gradient *g, 
     int64_t scratch, bytes;
     int i, keys = 0, main = 0;
     r->base = bsri_stage_base(c), r->bytes = 0, r->indexed = 0;
-    r->offered = c->exec->query && !c->exec->workspace                              ? UINT64_MAX / 2
-                 : c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? c->exec->workspace_bytes : 0;
+    r->offered = c->exec->query && !c->exec->workspace ? UINT64_MAX / 2 : bsri_room(c->exec);
     if ((asked & (BSR_PLAN_BUILDS_INDEX | BSR_PLAN_SPILLS)) && !c->exec->workspace)
         r->offered = UINT64_MAX / 2; /* refused later where there is too little */
     for (i = 0; i < w->count; i++) keys |= w->walk[i].keys, main |= (w->walk[i].makes & BSRI_GRADIENT_MAIN) != 0;
@@ -27786,9 +27788,9 @@ static bsr_status bsri_retile_run(const bsri_call *c, const bsri_product *job, c
     BSRI_TRY(bsri_cuda_copies(tiles, &r->s.before));
     BSRI_TRY(bsri_cuda_product(tiles, &r->of.job, key, plan, BSRI_RUN_ONLY));
     BSRI_TRY(bsri_cuda_copies(tiles, &r->s.after));
-    /* it has the whole workspace but the gates: where it runs, nothing of the tiles is needed */
+    /* the direct product has the workspace behind the gates: where it runs, nothing of the tiles is needed */
     direct.exec = &exec, exec.plan = NULL, exec.key = NULL, exec.device_status = d->state + 1;
-    exec.workspace = (char *)d->count, exec.workspace_bytes -= (uint64_t)((char *)d->count - (char *)d->state);
+    bsri_room_behind(&exec, (char *)d->count - (char *)d->state);
     if (exec.max_grid[0] <= 0) exec.max_grid[0] = (int32_t)(8 * sms); /* seldom more than CTAs that end at once */
     return bsri_cuda_product(&direct, job, key, plan, BSRI_RUN_ONLY);
 }
@@ -27811,7 +27813,7 @@ static bsr_status bsri_cuda_retile(const bsri_call *c, const bsri_product *job, 
     *taken = 0;
     offered = must && named->workspace_bytes            ? named->workspace_bytes /* as when it was made: the same tile */
               : (exec.query && !exec.workspace) || must ? UINT64_MAX
-              : exec.workspace && (uintptr_t)exec.workspace % 64 == 0 ? exec.workspace_bytes : 0;
+              : bsri_room(&exec);
     if (!offered || (named && !must && (named->flags || !bsri_plan_open(named))) || !bsri_retile_takes(c, job)) return BSR_OK;
     log = bsri_retile_choose(c, job, key, offered, must ? INFINITY : direct_ns);
     if (!log || !bsri_retile_lay(job, log, bsri_stage_base(c), &r)) return BSR_OK;
@@ -27822,9 +27824,8 @@ static bsr_status bsri_cuda_retile(const bsri_call *c, const bsri_product *job, 
     if (must) asked = *named, asked.flags &= ~(uint32_t)BSR_PLAN_RETILES, asked.workspace_bytes = 0, exec.plan = &asked;
     if (must && !(named->flags & BSRI_STAGED)) { /* the product of tiles is not staged */
         exec.query = NULL, exec.workspace = NULL, exec.workspace_bytes = 0;
-    } else if (exec.workspace) {
-        exec.workspace = (char *)exec.workspace + r.s.bytes;
-        exec.workspace_bytes = exec.workspace_bytes > (uint64_t)r.s.bytes ? exec.workspace_bytes - (uint64_t)r.s.bytes : 0;
+    } else {
+        bsri_room_behind(&exec, r.s.bytes);
     }
     if (step == BSRI_RUN_ONLY) memset(&made, 0, sizeof made);
     else made = *plan;

@@ -463,13 +463,6 @@ __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
                  : "memory");
     return x;
 }
-/* The same, or nothing: by a predicate. Behind a jump each load would be waited for before the next (note N52). */
-__device__ __forceinline__ void bsri_dev_load16_if(uint4 &x, const char *from, bool yes) {
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-                 : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
-                 : "l"(from), "r"((uint32_t)yes)
-                 : "memory");
-}
 __device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
@@ -3103,8 +3096,8 @@ template <class T, class L> struct bsri_mma_producer {
                 const int low = (int)((uintptr_t)from & 15), bytes = there(first + i);
                 const bool both = low + bytes > 16, inside = from - low + (both ? 32 : 16) <= end;
                 x[i] = y[i] = make_uint4(0, 0, 0, 0), lows |= (uint32_t)low << 4 * i, ends |= bytes > 0 && !inside;
-                bsri_dev_load16_if(x[i], from - low, bytes > 0 && inside);
-                bsri_dev_load16_if(y[i], from - low + 16, bytes > 0 && inside && both);
+                if (bytes > 0 && inside) x[i] = bsri_dev_load16(from - low);
+                if (bytes > 0 && inside && both) y[i] = bsri_dev_load16(from - low + 16);
             }
 #pragma unroll
             for (int i = 0; i < BATCH; i++)
@@ -18854,6 +18847,18 @@ __device__ __forceinline__ int64_t bsri_divide_by(int64_t a, int64_t b, double p
     if (a - q * b >= b) q++;
     return q;
 }
+/* *a / b, where per is (2^32 - 1) / b; *a becomes the rest. */
+__device__ __forceinline__ int32_t bsri_dev_quotient(int32_t *a, int64_t b, uint32_t per) {
+    uint32_t q = __umulhi((uint32_t)*a, per), rest = (uint32_t)*a - q * (uint32_t)b;
+    if (rest >= (uint32_t)b) q++, rest -= (uint32_t)b; /* q is at most 1 short */
+    *a = (int32_t)rest;
+    return (int32_t)q;
+}
+__device__ __forceinline__ int64_t bsri_dev_quotient(int64_t *a, int64_t b, uint32_t) {
+    const int64_t q = bsri_divide(*a, b);
+    *a -= q * b;
+    return q;
+}
 /* Element `start` + n (n < 8192) of blocks of `area` elements, start being element `inside` of block `at`: which block; n becomes
    its place inside. */
 __device__ __forceinline__ int64_t bsri_dev_block_of(int64_t at, int64_t inside, int64_t area, int64_t *n) {
@@ -19122,12 +19127,7 @@ static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_reblock_elements(cons
      bsri_retile_lists   writes the tiles' columns, and zeros
      bsri_retile_values  lays the stored elements, in pieces that are neighbours in a block's row and in a tile's */
 
-/* a / b by per = (2^32 - 1) / b: a quotient that is one too small at most, mended. */
-static __device__ __forceinline__ uint32_t bsri_retile_divide(uint32_t a, uint32_t b, uint32_t per) {
-    const uint32_t q = __umulhi(a, per);
-    return q + (a - q * b >= b);
-}
-/* The first and last stored blocks, of `each` that begin at `first`, that a has: its row pointers may start above 0. */
+/* Of stored blocks [first, end) those that a has, whose row pointers may start above 0. */
 static __device__ __forceinline__ int64_t bsri_retile_begin(const bsri_dev_retile &t, int64_t first) {
     return bsri_max(first, bsri_index(t.a.crow_indices, t.a.index_dtype, 0));
 }
@@ -19282,8 +19282,8 @@ __global__ void __launch_bounds__(BSRI_CTA) bsri_retile_values(const __grid_cons
             const int64_t i = first + k * BSRI_CTA + threadIdx.x;
             to[k] = nullptr;
             if (i < begin || i >= end) continue;
-            const uint32_t e = bsri_retile_divide((uint32_t)i, t.area, t.per_area), rest = (uint32_t)i - e * t.area;
-            const uint32_t r = bsri_retile_divide(rest, t.width, t.per_width), c = rest - r * t.width;
+            int32_t c = (int32_t)i; /* below 2^32 */
+            const int64_t e = bsri_dev_quotient(&c, t.area, t.per_area), r = bsri_dev_quotient(&c, t.width, t.per_width);
             v[k] = ((const E *)t.a.values)[e * t.steps[0] + r * t.steps[1] + c * t.steps[2]];
             const int64_t row = t.line[e] * t.a.block_rows + r;
             const int64_t col = bsri_index(t.a.col_indices, t.a.index_dtype, e) * t.width + c;
@@ -20284,18 +20284,6 @@ template <class I> struct bsri_dev_some_entries {
         }
     }
 };
-/* *a / b of b up to 2^20, where per is (2^32 - 1) / b; *a becomes the rest. */
-__device__ __forceinline__ int32_t bsri_dev_quotient(int32_t *a, int64_t b, uint32_t per) {
-    uint32_t q = __umulhi((uint32_t)*a, per), rest = (uint32_t)*a - q * (uint32_t)b;
-    if (rest >= (uint32_t)b) q++, rest -= (uint32_t)b; /* q is at most 1 short */
-    *a = (int32_t)rest;
-    return (int32_t)q;
-}
-__device__ __forceinline__ int64_t bsri_dev_quotient(int64_t *a, int64_t b, uint32_t) {
-    const int64_t q = bsri_divide(*a, b);
-    *a -= q * b;
-    return q;
-}
 /* Runs function<index type>(...). */
 #define BSRI_ENTRIES_BY_TYPE(function, ...)                           \
     do {                                                              \

@@ -67,7 +67,7 @@ if [ "${1:-}" = --retile ]; then # blocks laid as tiles
         sed -n '/^\/\* Blocks laid as square tiles of/,/^} bsri_dev_retile;/p' bsrsparse.h
         sed -n '/^template <class I> __device__ __forceinline__ I bsri_dev_warp_sum(/,/^}/p; /^template <class I> __device__ __forceinline__ I bsri_dev_block_before(/,/^}/p' bsrsparse_kernels.cuh
         from bsrsparse_kernels.cuh '^/. The last of the entries .low, high. of crow' '^/. A tile, sorted by digit'
-        sed -n '/^__device__ __forceinline__ int64_t bsri_divide_by(/,/^}/p' bsrsparse_kernels.cuh
+        from bsrsparse_kernels.cuh '^/. a . b by 1/b' '^/. Element .start. . n'
         section bsrsparse_kernels.cuh device-retile
         from bsrsparse.h '^typedef struct bsri_retiling' '^/. Is that a product that tiles may serve'
         from bsrsparse.h '^/. The pieces in which elements are moved' '^/. Nanoseconds of what is done before'

@@ -56,7 +56,6 @@ template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16
     V x[N];
 };
 static int32_t bsri_dev_index(const void *array, int dtype, int64_t i) { return (int32_t)bsri_index(array, dtype, i); }
-static int64_t bsri_dev_size(int dtype) { return (int64_t)bsr_dtype_size(dtype); }
 template <class F> static F bsri_dev_number(const void *base, int dtype, int64_t i) {
     if (F(0.5f) == F(0)) return (F)(int64_t)bsri_load_f64(base, dtype, i);
     return (F)bsri_load_f64(base, dtype, i);
@@ -75,7 +74,6 @@ static __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
     return {(uint16_t)u, (uint16_t)(u >> 16)};
 }
 static float __bfloat162float(__nv_bfloat16 x) { return (float)bsri_load_f64(&x, BSR_BF16, 0); }
-static int __popc(uint32_t x) { return __builtin_popcount(x); }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float bsri_dev_max(float a, float b) { return a != a || a > b ? a : b; }

@@ -16,7 +16,6 @@ static int emulating; /* operations go to the kernels */
 /* --- what the sections need of others --- */
 #define BSRI_BOUNDS(...)
 enum { BSRI_SEGMENT = 64, BSRI_CHUNK_LINES = 8192 };
-static int64_t bsri_dev_size(int dtype) { return (int64_t)bsr_dtype_size(dtype); }
 static const char *bsri_dev_bias_base(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return d->data ? bsri_at(d->data, d->dtype, bsri_dense_offset(b, item, d)) : NULL;
 }
@@ -32,15 +31,6 @@ static int64_t __double_as_longlong(double d) {
     int64_t u;
     memcpy(&u, &d, 8);
     return u;
-}
-static int __popc(uint32_t x) { return __builtin_popcount(x); }
-static uint32_t atomicOr(uint32_t *at, uint32_t v) {
-    const uint32_t old = *at;
-    return *at |= v, old;
-}
-template <class T> static T __shfl_up_sync(unsigned, T v, int d) {
-    const int lane = (int)threadIdx.x % 32;
-    return shuffle(v, lane < d ? lane : lane - d);
 }
 static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
     bsr_plan p = bsri_plan_default(c);

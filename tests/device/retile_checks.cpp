@@ -12,14 +12,8 @@
 
 /* --- what the sections need of others --- */
 enum { BSRI_CTA = BSR_CTA, BSRI_CTA_WARPS = BSR_CTA / 32 };
-static int64_t bsri_dev_size(int dtype) { return (int64_t)bsr_dtype_size(dtype); }
-static int __popc(uint32_t x) { return __builtin_popcount(x); }
 static uint32_t __vcmpeq2(uint32_t a, uint32_t b) {
     return ((a ^ b) & 0xffffu ? 0u : 0xffffu) | ((a ^ b) >> 16 ? 0u : 0xffff0000u);
-}
-static uint32_t atomicOr(uint32_t *at, uint32_t v) {
-    const uint32_t old = *at;
-    return *at |= v, old;
 }
 template <class T> static T atomicAdd(T *at, T v) {
     const T old = *at;
@@ -28,10 +22,6 @@ template <class T> static T atomicAdd(T *at, T v) {
 static uint32_t __ldca(const uint32_t *at) { return *at; }
 static uint32_t __ldcg(const uint32_t *at) { return *at; }
 static void __threadfence(void) {}
-template <class T> static T __shfl_up_sync(unsigned, T v, int d) {
-    const int lane = (int)threadIdx.x % 32;
-    return shuffle(v, lane < d ? lane : lane - d);
-}
 #include "retile.inc"
 
 /* Runs the kernels as bsri_retile_run() launches them. */

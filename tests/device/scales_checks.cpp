@@ -229,9 +229,6 @@ static uint4 bsri_dev_load16(const char *from) {
     }
     return *(const uint4 *)from;
 }
-static void bsri_dev_load16_if(uint4 &x, const char *from, bool yes) {
-    if (yes) x = bsri_dev_load16(from);
-}
 template <class T> static void bsri_wgmma_unset(T &sum) { memset(&sum, 0xff, sizeof sum); }
 static void bsri_cp_async_if(uint32_t, const void *, uint32_t) {}
 static void bsri_wgmma_load_if(uint32_t (&)[4], uint32_t, uint32_t) {}

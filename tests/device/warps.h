@@ -94,6 +94,11 @@ static int max(int a, int b) { return a > b ? a : b; }
 static int min(int a, int b) { return a < b ? a : b; }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
+static int __popc(uint32_t x) { return __builtin_popcount(x); }
+static uint32_t atomicOr(uint32_t *at, uint32_t v) {
+    const uint32_t old = *at;
+    return *at |= v, old;
+}
 
 /* --- threads of a CTA --- */
 #ifndef BSR_THREADS
@@ -141,6 +146,10 @@ template <class T> static T shuffle(T v, int from) {
 }
 template <class T> static T __shfl_xor_sync(unsigned, T v, int d) { return shuffle(v, (int)threadIdx.x % 32 ^ d); }
 template <class T> static T __shfl_sync(unsigned, T v, int from) { return shuffle(v, from); }
+template <class T> static T __shfl_up_sync(unsigned, T v, int d) {
+    const int lane = (int)threadIdx.x % 32;
+    return shuffle(v, lane < d ? lane : lane - d);
+}
 template <class T> static T __shfl_down_sync(unsigned, T v, unsigned d) {
     const int lane = (int)threadIdx.x % 32;
     return shuffle(v, lane + (int)d < 32 ? lane + (int)d : lane);
@@ -202,6 +211,7 @@ static void launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work,
 }
 
 /* --- what sections need of others --- */
+static int64_t bsri_dev_size(int dtype) { return (int64_t)bsr_dtype_size(dtype); }
 static void bsri_pdl_launch_dependents(void) {}
 static void bsri_pdl_wait(void) {}
 static int bsri_dev_shift(int dtype) {
